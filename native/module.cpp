@@ -1,0 +1,11 @@
+// The native module: one bind_* function a file of this folder.
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+void bind_casts(nb::module_ &m);
+
+NB_MODULE(_native, m) {
+    m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
+    bind_casts(m);
+}
