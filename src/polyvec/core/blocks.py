@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec import kernels
 from polyvec.core.errors import InputError, LossyConversion
 
 Array = NDArray[Any]
@@ -165,8 +166,13 @@ def cast(rows: Array, dtype: np.dtype[Any]) -> Array:
     whole, floats = "iub", "fV"  # bfloat16 is of kind V
     if rows.dtype.kind in floats and dtype.kind in whole:
         raise LossyConversion(f"{rows.dtype} values would be cut to {dtype}; choose a target that holds floats")
-    with np.errstate(over="ignore", invalid="ignore"):
-        result = rows.astype(dtype)
+    if rows.dtype == np.float32 and dtype == np.dtype("<f2"):
+        result = kernels.f32_to_f16(np.ascontiguousarray(rows)).view(dtype).reshape(rows.shape)
+    elif rows.dtype == np.dtype("<f2") and dtype == np.dtype("<f4"):
+        return kernels.f16_to_f32(np.ascontiguousarray(rows)).reshape(rows.shape)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = rows.astype(dtype)
     if rows.dtype.kind in whole and dtype.kind in whole:
         info = np.iinfo(dtype)
         bad = (rows < info.min) | (rows > info.max) if rows.size else np.zeros(0, bool)

@@ -54,6 +54,7 @@ class Collection:
         self.format = format
         self.path = path
         self.notes: list[str] = list(notes)
+        self.sidecars: list[str] = []  # files beside this one that words, records or ids came from
         self.reason = ""
         self._closers: list[Callable[[], None]] = [close] if close else []
 

@@ -124,7 +124,7 @@ def attach_sidecars(collection: Collection, source: Source) -> None:
             beside.close()
             continue
         collection.on_close(beside.close)
-        collection.notes.append(f"{kind} from {beside.name}")
+        collection.sidecars.append(beside.name)
 
 
 def read_strings(source: Source, rows: int, field: str) -> Strings:

@@ -57,6 +57,7 @@ class Description:
     records: list[str] | None = None
     ids: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    sidecars: tuple[str, ...] = ()
     also_fits: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     layout: tuple[Span, ...] | None = None
@@ -82,7 +83,7 @@ def describe(path: str | os.PathLike[str] | Source, *, format: str | None = None
                     source.label, collection.format, detection.match.reason, source.size, collection.rows,
                     collection.dim, columns, len(collection.vocab) if collection.vocab is not None else None,
                     collection.records.fields if collection.records is not None else None, _ids(collection),
-                    collection.metadata,
+                    collection.metadata, tuple(collection.sidecars),
                     tuple(f"{m.variant or f.name}: {m.reason}" for f, m in detection.others if m.confidence > 1),
                     tuple(notes), spans,
                 )  # fmt: skip
