@@ -37,7 +37,7 @@ def run(arguments: list[str]) -> int:
         return result if isinstance(result, int) else 0
     except typer.Exit as stop:
         return stop.exit_code
-    except usage_error as error:  # type: ignore[misc]
+    except usage_error as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
             return 0
