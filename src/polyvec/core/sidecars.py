@@ -48,7 +48,7 @@ def write_sidecars(collection: Collection, sink: Sink, what: Iterable[str]) -> l
     """Write sidecars beside the sink's target, committed with it; returns their names. Stale ones go at commit."""
     name = sink.path.name
     if not sink.stdout:
-        sink.stale.extend(sink.path.with_name(name + ending) for ending in ENDINGS)
+        sink.discard(name + ending for ending in ENDINGS)
     written = []
     for kind in what:
         if kind == "words":

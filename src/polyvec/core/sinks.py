@@ -175,6 +175,13 @@ class Sink:
         self.siblings.append(sink)
         return sink
 
+    def discard(self, names: Iterable[str]) -> None:
+        """Siblings of an earlier target, which must not outlive it: removed at commit unless written anew."""
+        for name in names:
+            path = self.path.with_name(name)
+            refuse_inputs(path, self._inputs)
+            self.stale.append(path)
+
     # -- the end
 
     def commit(self) -> None:

@@ -77,8 +77,9 @@ def choose_rows(
         return _random_rows(total, random, seed)
     assert stride is not None
     _at_least("stride", stride, 1)
+    _at_least("limit", limit or 0, 0)
     rows = _range(0, total, stride)
-    return rows if limit is None else rows[: max(0, limit)]
+    return rows if limit is None else rows[:limit]
 
 
 _range = range  # `range` is also a parameter above
