@@ -162,6 +162,8 @@ def _fit(head: bytes, size: int, dtype: np.dtype[Any]) -> tuple[Record, int, int
         if len(head) >= header.size:
             half = header.size // 2
             n, d = int.from_bytes(head[:half], "little"), int.from_bytes(head[half : header.size], "little")
+            if header is WIDE_HEADER and (not d or (not n and d > MAX_U32)):
+                continue  # sixteen bytes of anything would fit: 0 x d and n x 0 promise no data
             if header.size + n * d * dtype.itemsize == size:
                 return header, n, d
     return None
