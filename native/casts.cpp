@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t grain_floats = 128 * 1024;
 // Outputs above this leave the caches before anyone reads them back: write past the caches, which saves
 // reading each line first.
-constexpr std::size_t stream_bytes = std::size_t{4} << 20;
+constexpr std::size_t stream_bytes = std::size_t{8} << 20;
 // Pieces begin on a multiple of this many elements, so that an aligned output gives aligned pieces.
 constexpr std::size_t piece_step = 64;
 
