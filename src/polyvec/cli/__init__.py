@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any
 
+INTERRUPTED = "interrupted; nothing was left behind"
+
 
 def main() -> None:
     """The entry point: runs a command; every error is one line on standard error, never a traceback.
@@ -36,7 +38,7 @@ def run(arguments: list[str]) -> int:
         result = build(arguments)(args=arguments, prog_name="polyvec", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except typer.Exit as stop:
-        return stop.exit_code
+        return fail(INTERRUPTED, 130) if stop.exit_code == 130 else stop.exit_code
     except usage_error as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
@@ -45,7 +47,7 @@ def run(arguments: list[str]) -> int:
         hint = f" (see {context.command_path} --help)" if context is not None else ""
         return fail(f"{error.format_message()}{hint}", 2)
     except (typer.Abort, KeyboardInterrupt):
-        return fail("interrupted; nothing was left behind", 130)
+        return fail(INTERRUPTED, 130)
     except (InputError, LossyConversion, MissingExtra) as error:
         return fail(str(error), 2)
     except PolyvecError as error:
