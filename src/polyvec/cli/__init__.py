@@ -36,9 +36,8 @@ def run(arguments: list[str]) -> int:
     arguments = arguments or ["--help"]
     try:
         result = build(arguments)(args=arguments, prog_name="polyvec", standalone_mode=False)
-        return result if isinstance(result, int) else 0
-    except typer.Exit as stop:
-        return fail(INTERRUPTED, 130) if stop.exit_code == 130 else stop.exit_code
+        code = result if isinstance(result, int) else 0
+        return fail(INTERRUPTED, 130) if code == 130 else code
     except usage_error as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
