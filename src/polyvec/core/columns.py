@@ -38,6 +38,7 @@ class Column(ABC):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     encoding: str
+    derived: bool = False  # computed from the other columns; a copy of the file needs the others only
 
     @property
     def rows(self) -> int:
@@ -92,6 +93,10 @@ class Column(ABC):
             at = block.start - start
             block.decode(out[at : at + block.rows])
         return out
+
+    def spread(self, count: int) -> Array:
+        """Up to ``count`` rows for a sample: evenly spread, or fewer places where each costs a long read."""
+        return np.unique(np.linspace(0, max(0, self.rows - 1), min(count, self.rows)).astype(np.int64))
 
     def take(self, indices: Array) -> Array:
         """Rows by index, in the order given; neighbours are read together."""
