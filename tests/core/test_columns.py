@@ -110,10 +110,17 @@ def test_every_way_to_ask_gives_what_numpy_gives(name: str) -> None:
         column.to_numpy(np.empty((22, 3), np.float32))
 
 
-@given(name=st.sampled_from(list(columns())), start=st.integers(0, 23), stop=st.integers(0, 23), rows=st.integers(1, 30),
-       reuse=st.booleans())  # fmt: skip
+@given(
+    name=st.sampled_from(list(columns())),
+    start=st.integers(0, 23),
+    stop=st.integers(0, 23),
+    rows=st.integers(1, 30),
+    reuse=st.booleans(),
+)
 @settings(max_examples=150, deadline=None)
-def test_blocks_are_in_order_and_hold_the_rows_asked_for(name: str, start: int, stop: int, rows: int, reuse: bool) -> None:
+def test_blocks_are_in_order_and_hold_the_rows_asked_for(
+    name: str, start: int, stop: int, rows: int, reuse: bool
+) -> None:
     at = start
     for block in columns()[name].blocks(rows, start=start, stop=stop, reuse=reuse):
         assert block.start == at and 1 <= block.rows <= rows
@@ -151,7 +158,9 @@ def test_a_flipped_bit_fails_its_extents_checksum_and_no_other() -> None:
 
 
 def test_rows_that_are_not_there_are_truncated() -> None:
-    column = FileColumn("v", Source(None, data=bytes(100)), [Extent(0, 9, 0, 108, FLOAT)], row_shape=(3,), encoding="raw")
+    column = FileColumn(
+        "v", Source(None, data=bytes(100)), [Extent(0, 9, 0, 108, FLOAT)], row_shape=(3,), encoding="raw"
+    )
     for read in (column.to_numpy, lambda: list(column.blocks()), lambda: column[8], column.view):
         with pytest.raises(Truncated):
             read()

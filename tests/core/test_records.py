@@ -55,7 +55,9 @@ def test_every_holder_gives_the_same_records(name: str) -> None:
             records[bad]
 
 
-@pytest.mark.parametrize("count", [0, 1, LINES_PER_MARK - 1, LINES_PER_MARK, LINES_PER_MARK + 1, 3 * LINES_PER_MARK + 5])
+@pytest.mark.parametrize(
+    "count", [0, 1, LINES_PER_MARK - 1, LINES_PER_MARK, LINES_PER_MARK + 1, 3 * LINES_PER_MARK + 5]
+)
 @pytest.mark.parametrize("scan", [64, 1 << 20])
 def test_lines_are_found_through_the_sparse_index(count: int, scan: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyvec.core.records.SCAN_BYTES", scan)

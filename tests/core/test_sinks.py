@@ -88,9 +88,9 @@ def test_a_range_of_a_source_is_copied(tmp_path: Path) -> None:
 
 def test_a_copy_works_where_the_kernel_cannot(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"0123456789")
-    with mock.patch.object(os, "copy_file_range", side_effect=OSError(38, "not here")):
-        with Source(tmp_path / "in") as source, Sink(tmp_path / "out") as sink:
-            sink.copy_from(source, 2, 6)
+    broken = mock.patch.object(os, "copy_file_range", side_effect=OSError(38, "not here"))
+    with broken, Source(tmp_path / "in") as source, Sink(tmp_path / "out") as sink:
+        sink.copy_from(source, 2, 6)
     assert (tmp_path / "out").read_bytes() == b"234567"
 
 
@@ -105,11 +105,11 @@ def test_a_source_that_shrank_is_truncated_and_leaves_no_trace(tmp_path: Path) -
 def test_siblings_are_committed_before_the_main_file(tmp_path: Path) -> None:
     order = []
     replace = os.replace
-    with mock.patch.object(os, "replace", side_effect=lambda a, b: (order.append(Path(b).name), replace(a, b))):
-        with Sink(tmp_path / "main") as sink:
-            sink.write(b"1")
-            sink.sibling("main.words.txt").write(b"2")
-            sink.sibling("main.ids.txt").write(b"3")
+    spy = mock.patch.object(os, "replace", side_effect=lambda a, b: (order.append(Path(b).name), replace(a, b)))
+    with spy, Sink(tmp_path / "main") as sink:
+        sink.write(b"1")
+        sink.sibling("main.words.txt").write(b"2")
+        sink.sibling("main.ids.txt").write(b"3")
     assert order == ["main.words.txt", "main.ids.txt", "main"]
     assert names(tmp_path) == ["main", "main.ids.txt", "main.words.txt"]
 
@@ -141,9 +141,9 @@ def test_a_commit_is_synced_file_first_then_folder(tmp_path: Path) -> None:
 
 def test_a_failing_fsync_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
-    with mock.patch.object(os, "fsync", side_effect=OSError(5, "I/O error")), pytest.raises(OSError, match="I/O"):
-        with Sink(tmp_path / "a") as sink:
-            sink.write(b"new")
+    broken = mock.patch.object(os, "fsync", side_effect=OSError(5, "I/O error"))
+    with broken, pytest.raises(OSError, match="I/O"), Sink(tmp_path / "a") as sink:
+        sink.write(b"new")
     assert (tmp_path / "a").read_bytes() == b"old" and names(tmp_path) == ["a"]
 
 

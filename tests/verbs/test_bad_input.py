@@ -57,8 +57,12 @@ def test_a_bad_file_is_one_clear_line(tmp_path: Path, name: str, data: bytes, ki
 
 def test_a_directory_and_a_missing_file_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "folder.fbin").mkdir()
-    refuse(tmp_path, pv.FormatError, "directory", lambda: pv.convert(tmp_path / "folder.fbin", tmp_path / "target.fbin"))
-    refuse(tmp_path, FileNotFoundError, "none.fbin", lambda: pv.convert(tmp_path / "none.fbin", tmp_path / "target.fbin"))
+    refuse(
+        tmp_path, pv.FormatError, "directory", lambda: pv.convert(tmp_path / "folder.fbin", tmp_path / "target.fbin")
+    )
+    refuse(
+        tmp_path, FileNotFoundError, "none.fbin", lambda: pv.convert(tmp_path / "none.fbin", tmp_path / "target.fbin")
+    )
     refuse(tmp_path, pv.InputError, "no file matches", lambda: pv.convert(tmp_path / "n*.x", tmp_path / "target.fbin"))
     with pytest.raises(FileNotFoundError):
         pv.verify(tmp_path / "none.fbin")
@@ -66,7 +70,12 @@ def test_a_directory_and_a_missing_file_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_wrong_suffix_is_told_with_what_fits(tmp_path: Path) -> None:
     (tmp_path / "a.dbin").write_bytes(GOOD)
-    refuse(tmp_path, pv.Truncated, "expected 56 bytes, found 32", lambda: pv.convert(tmp_path / "a.dbin", tmp_path / "target.fbin"))
+    refuse(
+        tmp_path,
+        pv.Truncated,
+        "expected 56 bytes, found 32",
+        lambda: pv.convert(tmp_path / "a.dbin", tmp_path / "target.fbin"),
+    )
     np.save(tmp_path / "b.npy", vectors(2, 3))
     (tmp_path / "b.npy").rename(tmp_path / "b.fbin")
     with pv.open(tmp_path / "b.fbin") as found:  # a magic outweighs a name
@@ -135,7 +144,12 @@ def test_an_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.fbin").write_bytes(GOOD)
     (tmp_path / "link.fbin").symlink_to("a.fbin")
     for target in ("a.fbin", "link.fbin", "../" + tmp_path.name + "/a.fbin"):
-        refuse(tmp_path, pv.InputError, "also an input", lambda target=target: pv.convert(tmp_path / "a.fbin", tmp_path / target))
+        refuse(
+            tmp_path,
+            pv.InputError,
+            "also an input",
+            lambda target=target: pv.convert(tmp_path / "a.fbin", tmp_path / target),
+        )
     refuse(tmp_path, pv.InputError, "also an input",
            lambda: pv.merge([tmp_path / "a.fbin", tmp_path / "b.fbin"], tmp_path / "b.fbin"))  # fmt: skip
     refuse(tmp_path, pv.InputError, "also an input",
@@ -146,8 +160,10 @@ def test_a_target_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.fbin").write_bytes(GOOD)
     (tmp_path / "dir.npy").mkdir()
     for target, options, words in [
-        ("dir.npy", {}, "directory"), ("no/b.npy", {}, "does not exist"), ("target.fbin", {"overwrite": False}, "--force"),
-    ]:  # fmt: skip
+        ("dir.npy", {}, "directory"),
+        ("no/b.npy", {}, "does not exist"),
+        ("target.fbin", {"overwrite": False}, "--force"),
+    ]:
         refuse(tmp_path, pv.InputError, words,
                lambda t=target, o=options: pv.convert(tmp_path / "a.fbin", tmp_path / t, **o))  # fmt: skip
 

@@ -96,7 +96,9 @@ def test_a_sidecar_that_is_the_input_is_not_removed(tmp_path: Path) -> None:
         (".metadata.json", b'{"a": 1', "invalid JSON"),
     ],
 )
-def test_a_damaged_sidecar_is_a_format_error_that_names_it(tmp_path: Path, ending: str, data: bytes, words: str) -> None:
+def test_a_damaged_sidecar_is_a_format_error_that_names_it(
+    tmp_path: Path, ending: str, data: bytes, words: str
+) -> None:
     pv.write(tmp_path / "a.fbin", ROWS)
     (tmp_path / f"a.fbin{ending}").write_bytes(data)
     with pytest.raises(pv.FormatError, match=words) as caught:

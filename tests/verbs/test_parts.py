@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from pathlib import Path
+
 import numpy as np
 import pytest
-from pathlib import Path
 
 import polyvec as pv
 from polyvec.testing import vectors
@@ -20,7 +22,7 @@ def read(path: Path) -> np.ndarray:
 def write_shards(folder: Path, cuts: list[int], name: str = "s_{:03d}.fbin", **options: object) -> list[Path]:
     edges = [0, *cuts, 20]
     paths = []
-    for number, (start, stop) in enumerate(zip(edges, edges[1:])):
+    for number, (start, stop) in enumerate(pairwise(edges)):
         paths.append(folder / name.format(number))
         pv.write(paths[-1], ROWS[start:stop], **options)
     return paths
@@ -54,7 +56,9 @@ def test_mixed_dimensions_and_kinds_are_refused_by_name(tmp_path: Path) -> None:
     pv.write(tmp_path / "a.fbin", ROWS)
     pv.write(tmp_path / "b.fbin", vectors(4, 5))
     pv.write(tmp_path / "c.dbin", ROWS.astype(np.float64))
-    with pytest.raises(pv.InputError, match=r"b\.fbin: expected dimension 3 of float32 as in .*a\.fbin, found dimension 5"):
+    with pytest.raises(
+        pv.InputError, match=r"b\.fbin: expected dimension 3 of float32 as in .*a\.fbin, found dimension 5"
+    ):
         pv.merge([tmp_path / "a.fbin", tmp_path / "b.fbin"], tmp_path / "all.fbin")
     with pytest.raises(pv.InputError, match="float64"):
         pv.merge([tmp_path / "a.fbin", tmp_path / "c.dbin"], tmp_path / "all.fbin")
@@ -76,7 +80,9 @@ def test_a_merge_keeps_what_every_shard_has(tmp_path: Path) -> None:
     assert any("records left out: only 1 of 2 inputs" in note for note in receipt.notes)
 
 
-@pytest.mark.parametrize(("options", "sizes"), [({"rows": 6}, [6, 6, 6, 2]), ({"parts": 3}, [7, 6, 7]), ({"rows": 99}, [20])])
+@pytest.mark.parametrize(
+    ("options", "sizes"), [({"rows": 6}, [6, 6, 6, 2]), ({"parts": 3}, [7, 6, 7]), ({"rows": 99}, [20])]
+)
 def test_a_split_is_merged_to_the_same_bytes(tmp_path: Path, options: dict, sizes: list[int]) -> None:
     pv.write(tmp_path / "a.fbin", ROWS, vocab=[f"w{i}" for i in range(20)])
     receipts = pv.split(tmp_path / "a.fbin", tmp_path / "part.fbin", **options)

@@ -194,7 +194,7 @@ def _changed(rows: Array, floats: Array) -> Array:
         return np.asarray(floats != rows)
     top = float(2 ** (8 * rows.dtype.itemsize - (rows.dtype.kind == "i")))
     inside = floats < top  # the largest of them round up to what no integer of this kind is
-    return ~inside | (np.where(inside, floats, 0).astype(rows.dtype) != rows)
+    return np.asarray(~inside | (np.where(inside, floats, 0).astype(rows.dtype) != rows))
 
 
 def rows_per_block(dtype: np.dtype[Any], row_shape: tuple[int, ...], target: int = BLOCK_BYTES) -> int:

@@ -157,7 +157,9 @@ def refuse_width(row_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """`Corrupt` for rows too wide for any array: with no rows at all, no file size tells that they are."""
     width = prod(size for size in row_shape if size) * dtype.itemsize
     if width >= MAX_ROW_BYTES:
-        raise Corrupt("rows too wide to be any", field="shape", expected=f"less than {MAX_ROW_BYTES} bytes", found=width)
+        raise Corrupt(
+            "rows too wide to be any", field="shape", expected=f"less than {MAX_ROW_BYTES} bytes", found=width
+        )
 
 
 class FileColumn(Column):

@@ -96,9 +96,10 @@ def detect(source: Source, format: str | None = None) -> Detection:
         level = [pair for pair in found if pair[1].confidence == confidence]
         if len(level) > 1 and confidence in (Confidence.FITS, Confidence.NAMED):
             names = ", ".join(m.variant or f.name for f, m in level)
+            example = level[0][1].variant or level[0][0].name
             raise AmbiguousFormat(
                 f"the file fits several formats: {names}", path=source.label, found=f"{source.size} bytes",
-                remedy=f"say which with --format (format=), for example --format {level[0][1].variant or level[0][0].name}",
+                remedy=f"say which with --format (format=), for example --format {example}",
             )  # fmt: skip
         if level:
             others = tuple(pair for pair in found if pair is not level[0])
@@ -208,12 +209,15 @@ def open_many(paths: list[str], **options: Any) -> Collection:
 def check_alike(first: Collection, other: Collection) -> None:
     """`InputError`, naming both, unless two collections have the same columns, dimensions and dtypes."""
     if set(first.columns) != set(other.columns):
-        raise InputError(f"{other.path}: columns {sorted(other.columns)} differ from {sorted(first.columns)} of {first.path}")
+        raise InputError(
+            f"{other.path}: columns {sorted(other.columns)} differ from {sorted(first.columns)} of {first.path}"
+        )
     for name, column in first.columns.items():
         found = other[name]
         if found.row_shape != column.row_shape or found.dtype != column.dtype:
             raise InputError(
-                f"{other.path}: expected {_kind(column)} as in {first.path}, found {_kind(found)}; merge files of one kind"
+                f"{other.path}: expected {_kind(column)} as in {first.path}, found {_kind(found)}; "
+                "merge files of one kind"
             )
 
 

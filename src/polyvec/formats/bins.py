@@ -89,7 +89,9 @@ class Bins(Format):
             notes.append(f"the file is cut short: {whole} of {n} rows exist and are read")
             n = whole
         elif there > expected:
-            notes.append(f"{there - expected} extra bytes after the last row, from byte {header.size + expected} on, are ignored")
+            notes.append(
+                f"{there - expected} extra bytes after the last row, from byte {header.size + expected} on, are ignored"
+            )
         extent = Extent(0, n, header.size, n * d * dtype.itemsize, Raw(dtype))
         column = FileColumn("ids" if kind == "ibin" else "vectors", source, [extent], row_shape=(d,), encoding="raw")
         return Collection({column.name: column}, notes=notes)

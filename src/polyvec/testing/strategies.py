@@ -38,10 +38,12 @@ def arrays(
     kind = np.dtype(dtype)
     elements: Any = None
     if kind.kind == "f":
-        limit = None if bound is None else float(kind.type(bound))
+        limits: dict[str, Any] = {}
+        if bound is not None:
+            limits = {"min_value": -float(kind.type(bound)), "max_value": float(kind.type(bound))}
         elements = hnp.from_dtype(
             kind, allow_nan=not finite, allow_infinity=not finite and bound is None,
-            **({} if limit is None else {"min_value": -limit, "max_value": limit}),
+            **limits,
         )  # fmt: skip
     shapes = st.tuples(st.integers(min_rows, max_rows), st.integers(1, max_dim))
     made: SearchStrategy[Any] = hnp.arrays(kind, shapes, elements=elements)
