@@ -15,6 +15,7 @@ from polyvec.testing.atomicity import contents
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(50))
 GOOD = struct.pack("<II6f", 2, 3, *range(6))
+FVECS = b"".join(struct.pack("<i3f", 3, row, 0.5, -1) for row in range(4))
 
 
 def refuse(folder: Path, kind: type[Exception], words: str, work: Callable[[], object]) -> None:
@@ -35,6 +36,7 @@ def refuse(folder: Path, kind: type[Exception], words: str, work: Callable[[], o
         ("a.npy", bytes(7), pv.Truncated, r"expected 8 bytes, found 7 bytes"),
         ("a.png", PNG, pv.UnknownFormat, r"89 50 4e 47.*a PNG image"),
         ("a.fbin", PNG, pv.Truncated, "the bytes look like a PNG image"),
+        ("a.fbin", FVECS, pv.FormatError, r"fvecs.*--format"),
         ("a.npy", PNG, pv.Corrupt, "not an npy file.*PNG"),
         ("a.npy", GOOD, pv.Corrupt, "not an npy file"),
         ("a.fbin", GOOD[:-1], pv.Truncated, r"expected 32 bytes, found 31 bytes.*--lenient"),

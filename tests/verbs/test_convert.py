@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import resource
 import struct
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import pytest
 import polyvec as pv
 from polyvec.core.sidecars import ENDINGS
 from polyvec.testing import vectors
-from polyvec.testing.atomicity import contents
+from polyvec.testing.atomicity import contents, killed_at
+from polyvec.testing.limits import limited
 
 ROWS = vectors(9, 4)
 
@@ -195,3 +197,27 @@ def test_string_ids_and_words_with_line_breaks_come_back(tmp_path: Path) -> None
     assert sorted(receipt.sidecars) == ["a.fbin.ids.jsonl", "a.fbin.words.jsonl"]
     with pv.open(tmp_path / "a.fbin") as found:
         assert list(found.ids) == ids and list(found.vocab) == ids[::-1]
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".f16bin"])
+def test_a_full_disk_leaves_the_target_as_it_was(tmp_path: Path, suffix: str) -> None:
+    pv.write(tmp_path / "a.fbin", vectors(1000, 8), vocab=["w"] * 1000)
+    pv.write(tmp_path / f"b{suffix}", ROWS, vocab=[f"w{i}" for i in range(9)])
+    before = contents(tmp_path)
+    for size in (1, 3000, 15_000):
+        with limited(resource.RLIMIT_FSIZE, 0, size), pytest.raises(OSError):
+            pv.convert(tmp_path / "a.fbin", tmp_path / f"b{suffix}")
+        assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_kill_before_the_last_rename_leaves_the_old_file(tmp_path: Path, call: int) -> None:
+    old, new = [f"old {i}" for i in range(9)], [f"new {i}" for i in range(9)]
+    target = tmp_path / "a.fbin"
+    pv.write(target, ROWS, vocab=old, ids=range(9))
+    assert killed_at("replace", call, lambda: pv.write(target, ROWS + 1, vocab=new, ids=range(9)))
+    with pv.open(target) as found:
+        assert np.array_equal(found.vectors[:], ROWS)  # the file comes last
+        assert list(found.vocab) in (old, new)
+    pv.write(target, ROWS + 1, vocab=new, ids=range(9))
+    assert names(tmp_path) == ["a.fbin", "a.fbin.ids.npy", "a.fbin.words.txt"]
