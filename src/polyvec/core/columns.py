@@ -304,6 +304,13 @@ def _crc_error(source: Source, extent: Extent, found: int) -> FormatError:
     )  # fmt: skip
 
 
+def clusters(rows: int, count: int, starts: Sequence[int]) -> Array:
+    """Up to ``count`` rows in runs from each of ``starts`` on: a sample of rows that are costly to reach."""
+    each = max(1, count // max(1, len(starts)))
+    runs = [np.arange(start, min(start + each, rows)) for start in starts]
+    return np.unique(np.concatenate(runs)) if runs else np.empty(0, np.int64)
+
+
 def same_codes(one: Codec, other: Codec, row_shape: tuple[int, ...]) -> bool:
     """Whether two codecs store the same bytes for the same rows: equal, or plain casts of one width."""
     if one == other:
@@ -347,10 +354,14 @@ class ArrayColumn(Column):
 
 
 class ReaderColumn(Column):
-    """Rows that another library reads (HDF5, Arrow): ``read(start, stop)`` gives decoded rows."""
+    """Rows that another library reads (HDF5, Arrow): ``read(start, stop)`` gives decoded rows.
+
+    ``together`` rows lie in one piece there, and are read at once where blocks allow.
+    """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any],
-                 read: Callable[[int, int], Array], *, encoding: str = "raw") -> None:  # fmt: skip
+                 read: Callable[[int, int], Array], *, encoding: str = "raw", together: int = 1) -> None:  # fmt: skip
+        self.together = together
         self.name = name
         self.shape = shape
         self.dtype = dtype
@@ -364,8 +375,17 @@ class ReaderColumn(Column):
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        rows = rows or rows_per_block(self.dtype, self.row_shape)
+        if rows is None:
+            rows = rows_per_block(self.dtype, self.row_shape)
+            rows = max(1, rows // self.together) * self.together
+        rows = min(rows, rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
         stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, rows):
             end = min(at + rows, stop)
             yield Block(at, {"codes": self._reader(at, end)}, Raw(self.dtype), end - at)
+
+    def spread(self, count: int) -> Array:
+        if self.together == 1:
+            return super().spread(count)
+        places = super().spread(8) // self.together * self.together
+        return clusters(self.rows, count, [int(place) for place in places])
