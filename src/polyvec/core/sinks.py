@@ -18,7 +18,7 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,16 @@ class Sink:
         self.write(bytes(-self.size % boundary))
         return self.size
 
+    @property
+    def temp_path(self) -> Path:
+        """The unfinished file, for libraries that write to a path of their own; call `adopt` when they are done."""
+        return self._temp or Path(f"/proc/self/fd/{self.fd}")
+
+    def adopt(self) -> None:
+        """Take over what another library wrote to `temp_path`."""
+        self.size = os.fstat(self.fd).st_size
+        self._advance()
+
     def copy_from(self, source: Source, offset: int, size: int, *, at: int | None = None) -> None:
         """Append a range of a source, or put it at ``at`` where that was reserved; inside the kernel where it can."""
         start = self.size if at is None else at
@@ -130,14 +140,6 @@ class Sink:
                 raise Truncated("the file became shorter while it was read", path=source.label, offset=offset + done)
             self._pwrite(start + done, piece)
             done += len(piece)
-
-    @contextlib.contextmanager
-    def lend(self) -> Iterator[str]:
-        """A path under which another library writes the file from its start; the sink goes on after what it wrote."""
-        yield f"/dev/fd/{self.fd}" if self._temp is None else os.fspath(self._temp)
-        if self._hasher is not None:
-            self._hasher.rewritten(0)
-        self.size = os.fstat(self.fd).st_size
 
     def _copy_in_kernel(self, fd: int, offset: int, size: int, start: int) -> int:
         done = 0

@@ -103,7 +103,7 @@ class Hdf5(Format):
         codecs = {name: _codec(c, options.encoding if name == main else None) for name, c in columns.items()}
         places: dict[str, int | None] = {}
         h5py = _library()
-        with sink.lend() as path, h5py.File(path, "w", locking=False) as file:
+        with h5py.File(sink.temp_path, "w", locking=False) as file:
             for name, column in columns.items():
                 stored = codecs[name].parts(column.row_shape)["codes"][0]
                 if compression in COMPRESSIONS and column.rows:
@@ -114,6 +114,7 @@ class Hdf5(Format):
             flat = sorted(name for name, column in columns.items() if len(column.shape) >= 2)
             if main != next((n for n in MAIN if n in flat), flat[0] if flat else main):
                 file.attrs[MAIN_NAME] = main  # the rule of `open` would choose another
+        sink.adopt()
         for name, place in places.items():
             if place is not None:
                 write_rows(sink, columns[name], codecs[name], options, at=place)
