@@ -222,7 +222,7 @@ class TestSparse:
     def test_absurdly_wide_rows_are_never_allocated(self, tmp_path: Path) -> None:
         data = struct.pack("<qqq", 1, 2**31 - 1, 1) + struct.pack("<qq", 0, 1) + struct.pack("<if", 9, 1.0)
         (tmp_path / "m.csr").write_bytes(data)
-        with pytest.warns(pv.FormatWarning, match="too wide"), pv.open(tmp_path / "m.csr") as c:
+        with pytest.warns(pv.FormatWarning, match="too large"), pv.open(tmp_path / "m.csr") as c:
             assert c.main == "data" and "vectors" not in c.columns
 
 

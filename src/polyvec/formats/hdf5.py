@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
@@ -42,7 +43,7 @@ from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
-from polyvec.core.streams import SourceStream
+from polyvec.core.streams import SinkStream, SourceStream
 from polyvec.core.strict_json import parse_json
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -103,7 +104,8 @@ class Hdf5(Format):
         codecs = {name: _codec(c, options.encoding if name == main else None) for name, c in columns.items()}
         places: dict[str, int | None] = {}
         h5py = _library()
-        with h5py.File(sink.temp_path, "w", locking=False) as file:
+        stream = _Unfailing(sink)
+        with h5py.File(stream, "w") as file:
             for name, column in columns.items():
                 stored = codecs[name].parts(column.row_shape)["codes"][0]
                 if compression in COMPRESSIONS and column.rows:
@@ -114,7 +116,7 @@ class Hdf5(Format):
             flat = sorted(name for name, column in columns.items() if len(column.shape) >= 2)
             if main != next((n for n in MAIN if n in flat), flat[0] if flat else main):
                 file.attrs[MAIN_NAME] = main  # the rule of `open` would choose another
-        sink.adopt()
+        stream.settle()
         for name, place in places.items():
             if place is not None:
                 write_rows(sink, columns[name], codecs[name], options, at=place)
@@ -134,6 +136,51 @@ class Hdf5(Format):
         if source.size > at:
             spans.append(Span(at, source.size - at, "structure", "read by the HDF5 library"))
         return spans
+
+
+class _Unfailing(SinkStream):
+    """A sink as a file that never fails the library, which a failed write leaves unable to close, and later crashing.
+
+    The first error is kept, what follows goes nowhere, and `settle` raises it once the library is done.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self._error: BaseException | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        data = os.pread(self._sink.fd, len(view), self._at)
+        view[:] = data.ljust(len(view), b"\0")
+        self._at += len(view)
+        return len(view)
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        if self._error is None:
+            try:
+                return super().write(data)
+            except BaseException as error:
+                self._error = error
+        self._at += size
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        size = self._at if size is None else size
+        if self._error is None and size > self._sink.size:
+            try:
+                self._sink.reserve(size - self._sink.size)
+            except BaseException as error:
+                self._error = error
+        return size
+
+    def settle(self) -> None:
+        """Raise what went wrong."""
+        if self._error is not None:
+            raise self._error
 
 
 def _library() -> Any:
@@ -164,7 +211,12 @@ def _open(source: Source) -> Any:
     with _wrapped(source):
         if source.path is not None and source.path.is_file():
             return h5py.File(source.path, "r", locking=False)
-        return h5py.File(io.BufferedReader(SourceStream(source), 1 << 20), "r")
+        if source.fd is not None:  # standard input, spooled to a file without a name
+            return h5py.File(io.BufferedReader(SourceStream(source), 1 << 20), "r")
+        access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+        access.set_fapl_core(backing_store=False)
+        access.set_file_image(source.read_at(0, source.size))
+        return h5py.File(h5py.h5f.open(source.name.encode("utf-8"), h5py.h5f.ACC_RDONLY, access))
 
 
 def _collect(source: Source, file: Any, wanted: str | None) -> Collection:
@@ -217,7 +269,7 @@ def _column(source: Source, name: str, dataset: Any, notes: list[str]) -> Column
                       expected=f"{expected} bytes", found=f"{there} bytes stored")  # fmt: skip
     swapped = dtype.byteorder == ">"
     contiguous = dataset.id.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
-    offset = dataset.id.get_offset() if contiguous and source.path is not None else None
+    offset = dataset.id.get_offset() if contiguous else None
     if offset is not None and not swapped and there >= expected:
         if offset + expected > source.size:
             raise Truncated(f"dataset {name!r} lies beyond the end of the file", path=source.label, offset=offset,
