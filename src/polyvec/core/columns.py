@@ -147,6 +147,20 @@ class Column(ABC):
         array = self.to_numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """The rows as a DLPack tensor: ``torch.from_dlpack(column)``. See `polyvec.core.exchange.export_tensor`."""
+        from polyvec.core.exchange import export_tensor
+
+        return export_tensor(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from polyvec.core.exchange import CPU
+
+        return CPU
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype}, {self.encoding})"
 
@@ -241,12 +255,15 @@ class FileColumn(Column):
             self.source.read_into(extent.offset, out[at : at + extent.rows])
         return out
 
-    def view(self) -> Array | None:
-        """A read-only zero-copy view of the rows, where they lie raw, packed and in one piece; else None."""
+    def view(self, *, private: bool = False) -> Array | None:
+        """A read-only zero-copy view of the rows, where they lie raw, packed and in one piece; else None.
+
+        ``private`` as in `Source.view`.
+        """
         if len(self._extents) != 1 or self._extents[0].codec.name != "raw" or self._extents[0].stride:
             return None
         extent = self._extents[0]
-        return self.source.view(extent.offset, extent.size).view(extent.codec.dtype).reshape(self.shape)
+        return self.source.view(extent.offset, extent.size, private=private).view(extent.codec.dtype).reshape(self.shape)
 
 
 class _Scratch:
@@ -355,7 +372,7 @@ class ArrayColumn(Column):
             end = min(at + rows, stop)
             yield Block(at, {name: part[at:end] for name, part in self._parts.items()}, self._codec, end - at)
 
-    def view(self) -> Array | None:
+    def view(self, *, private: bool = False) -> Array | None:
         """A read-only view of the array."""
         if self._codec.name != "raw":
             return None
