@@ -348,15 +348,13 @@ void bind_filters(nb::module_ &m) {
         .def("push_int", &push<int32_t>)
         .def("push_float", &push<float>)
         .def("scan", &scan)
-        .def("candidates",
+        .def("rows",  // the block's rows among the candidates, with repeats
              [](const Sieve &s) {
-                 nb::list out;
-                 for (size_t j = 0; j < s.queries; ++j) {
-                     nb::list rows;
-                     for (const auto &c : s.held[j]) rows.append(c.row);
-                     out.append(rows);
-                 }
-                 return out;
+                 auto *rows = new std::vector<int32_t>();
+                 for (const auto &mine : s.held)
+                     for (const auto &c : mine) rows->push_back(c.row);
+                 nb::capsule owner(rows, [](void *p) noexcept { delete static_cast<std::vector<int32_t> *>(p); });
+                 return nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>(rows->data(), {rows->size()}, owner);
              })
         .def_prop_ro("total", [](const Sieve &s) { return s.total; })
         .def_prop_ro("kept", [](const Sieve &s) { return s.kept; });

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.kernels.paths import native
 from polyvec.neighbors import reference
 from polyvec.neighbors.metric import Metric
-from polyvec.neighbors.native import native
 
 Rows = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -150,7 +150,8 @@ def cast_shadow(
     scale, residue, peak = (np.empty(n, np.float32) for _ in range(3))
     squares = np.empty(n, np.int32)
     norm2, centred2, along = (np.empty(n) for _ in range(3))
-    kernel = reference.shadow if native is None else native.shadow
+    compiled = native()
+    kernel = reference.shadow if compiled is None else compiled.shadow
 
     def work(start: int, stop: int) -> None:
         kernel(
@@ -186,7 +187,7 @@ def cast_shadow(
     )
 
 
-def adopt_codes(rows: NDArray[np.int8] | NDArray[np.uint8]) -> Shadow:
+def adopt_codes(rows: NDArray[np.int8] | NDArray[np.uint8], frame: Frame | None = None) -> Shadow:
     """The shadow of int8 or uint8 rows: themselves, without any error (uint8 is shifted by 128)."""
     n, dim = rows.shape
     codes = rows if rows.dtype == np.int8 else (rows ^ np.uint8(0x80)).view(np.int8)
@@ -203,11 +204,12 @@ def adopt_codes(rows: NDArray[np.int8] | NDArray[np.uint8]) -> Shadow:
             totals[start : start + step] = wide.sum(axis=1)
     along = totals * 128.0
     norm = np.sqrt(squares + 2 * along + (0 if center is None else dim * 16384.0))
-    usual = float(np.sqrt(np.median(squares))) if n else 1.0
-    unit = float(2.0 ** np.round(np.log2(max(usual, 1.0))))
+    if frame is None:
+        usual = float(np.sqrt(np.median(squares))) if n else 1.0
+        frame = Frame(center, float(2.0 ** np.round(np.log2(max(usual, 1.0)))))
     ones = np.ones(n, np.float32)
     hat = _round_up(np.sqrt(squares))
-    return Shadow(codes, ones, np.zeros(n, np.float32), hat, norm, squares / 2, along, Frame(center, unit))
+    return Shadow(codes, ones, np.zeros(n, np.float32), hat, norm, squares / 2, along, frame)
 
 
 def _round_up(values: Floats) -> Singles:
