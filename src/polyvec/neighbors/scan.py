@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,15 @@ class Scan:
            [2.]]))
     """
 
-    def __init__(self, queries: Rows, *, k: int, metric: str | Metric = "ip", threads: int | None = None) -> None:
+    def __init__(
+        self,
+        queries: Rows,
+        *,
+        k: int,
+        metric: str | Metric = "ip",
+        threads: int | None = None,
+        scores: Literal["auto", "int8", "float32"] = "auto",
+    ) -> None:
         self.metric = parse_metric(metric)
         self.queries = check_queries(queries, self.metric)
         if k < 1:
@@ -86,8 +94,8 @@ class Scan:
         with np.errstate(over="ignore"):
             squares = reference.score_all(self.queries, np.zeros((1, self.queries.shape[1])), np.ones(1), Metric.L2)
         self.norms = np.sqrt(-squares[0])
-        self._frame: Frame | None = None
-        self._float = False  # int8 was tried and did not pay
+        self._frames: dict[str, Frame] = {}
+        self._scores = scores  # "float32" also where int8 was tried and did not pay
         self._batches = [
             _Batch(self.queries[at : at + BATCH], self.norms[at : at + BATCH], k, self.metric, self.threads)
             for at in range(0, len(self.queries), BATCH)
@@ -107,14 +115,15 @@ class Scan:
         if native() is None:
             self._feed_plainly(block)
             return
-        shadow = block.shadow or self._shadow(block)
-        terms = block.terms or shadow.terms(self.metric)
+        shadow = block.shadow if block.shadow is not None and self._take(block) else self._shadow(block)
+        terms = block.terms if block.terms is not None and shadow is block.shadow else shadow.terms(self.metric)
         rescored = 0
         for batch in self._batches:
             rescored += batch.scan(block, shadow, terms, self._pool)
-        if shadow.codes.dtype == np.int8 and block.shadow is None:
+        if self._scores == "auto" and shadow.codes.dtype == np.int8 and block.rows is not None:
             allowed = max(POOR * block.count, 8 * self.k) * len(self.queries)
-            self._float = self._float or rescored > allowed
+            if rescored > allowed:
+                self._scores = "float32"
 
     def kth(self) -> Floats:
         """The k-th best key of each query so far (-inf while there are fewer)."""
@@ -137,21 +146,29 @@ class Scan:
         for i, batch in enumerate(self._batches):
             batch.offer(rows[i * BATCH : (i + 1) * BATCH], keys[i * BATCH : (i + 1) * BATCH])
 
+    def _take(self, block: RowBlock) -> bool:
+        """Whether to use a shadow that is at hand."""
+        if block.rows is None or self._scores == "int8":
+            return True
+        return self._scores == "auto" and (len(self.queries) <= FEW or tiles_pay())
+
     def _shadow(self, block: RowBlock) -> Shadow:
         rows = block.rows
         assert rows is not None
-        many = len(self.queries) >= NARROW_FROM
-        if rows.dtype in (np.int8, np.uint8):
-            if rows.shape[1] <= MOST_DIM and (len(self.queries) <= FEW or (tiles_pay() and not self._float)):
-                shadow = adopt_codes(rows, self._frame)
-                self._frame = shadow.frame
-                return shadow
+        coded = rows.dtype in (np.int8, np.uint8)
+        narrow = rows.shape[1] <= MOST_DIM and self._scores != "float32"
+        if narrow and self._scores == "auto":
+            many = len(self.queries) >= NARROW_FROM and tiles_pay()
+            narrow = many or (coded and (len(self.queries) <= FEW or tiles_pay()))
+        if coded and narrow:
+            shadow = adopt_codes(rows, self._frames.get("codes"))
+            self._frames["codes"] = shadow.frame
+            return shadow
+        if coded:
             rows = rows.astype(np.float32)
-            self._frame = self._frame if self._frame is not None else choose_frame(_spread(rows))
-        if self._frame is None:
-            self._frame = choose_frame(_spread(rows))
-        narrow = many and not self._float and rows.shape[1] <= MOST_DIM and tiles_pay()
-        return cast_shadow(rows, self._frame, narrow=narrow, pool=self._pool, threads=self.threads)
+        if "floats" not in self._frames:
+            self._frames["floats"] = choose_frame(_spread(rows))
+        return cast_shadow(rows, self._frames["floats"], narrow=narrow, pool=self._pool, threads=self.threads)
 
     def _feed_plainly(self, block: RowBlock) -> None:
         rows = block.rows if block.rows is not None else _fetch_all(block)
@@ -192,7 +209,7 @@ class _Batch:
 
         if not narrow:
             mode.scan_floats(shadow.codes, pool, settle)
-        elif len(self.queries) <= FEW or not tiles_pay():
+        elif len(self.queries) <= FEW:
             mode.scan_few(shadow.codes, pool, settle)
         else:
             mode.scan_tiles(shadow.codes, pool, settle)
