@@ -92,11 +92,15 @@ def test_the_defined_order_agrees_with_any_other_to_rounding():
     rng = np.random.default_rng(3)
     rows, queries = rng.standard_normal((50, 77)), rng.standard_normal((5, 77))
     norms = np.linalg.norm(queries, axis=1)
-    np.testing.assert_allclose(reference.score_all(rows, queries, norms, Metric.IP), queries @ rows.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        reference.score_all(rows, queries, norms, Metric.IP), queries @ rows.T, rtol=1e-12, atol=1e-12
+    )
     distances = ((queries[:, None] - rows[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(-reference.score_all(rows, queries, norms, Metric.L2), distances, rtol=1e-12)
     cosines = queries @ rows.T / np.linalg.norm(rows, axis=1) / norms[:, None]
-    np.testing.assert_allclose(reference.score_all(rows, queries, norms, Metric.COSINE), cosines, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        reference.score_all(rows, queries, norms, Metric.COSINE), cosines, rtol=1e-12, atol=1e-12
+    )
 
 
 def test_ties_go_to_the_lowest_id_across_blocks_and_threads():

@@ -22,7 +22,9 @@ QUERIES = RNG.standard_normal((6, 12)).astype(np.float32)
 def test_a_file_is_streamed_in_blocks(tmp_path, monkeypatch, suffix, metric):
     monkeypatch.setattr(base_module, "BLOCK_BYTES", 4096)
     path = tmp_path / f"base.{suffix}"
-    pv.write(path, ROWS.astype(np.float16).astype(np.float32), **({"encoding": "float16"} if suffix == "f16bin" else {}))
+    pv.write(
+        path, ROWS.astype(np.float16).astype(np.float32), **({"encoding": "float16"} if suffix == "f16bin" else {})
+    )
     with pv.open(path) as c:
         stored = c.vectors.to_numpy()
         hits = search(c, QUERIES, 9, metric)

@@ -1,9 +1,9 @@
-"""What is searched: a path, a collection, a column or an array, as a stream of row blocks."""
+"""What is searched: a path, shards, a collection, a column or an array, as a stream of row blocks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +20,7 @@ from polyvec.core.records import Filter
 from polyvec.neighbors.scan import RowBlock
 
 Rows = NDArray[Any]
-Base = str | os.PathLike[str] | Collection | Column | Rows
+Base = str | os.PathLike[str] | Sequence[str] | Collection | Column | Rows
 Where = Mapping[str, Any] | Filter | NDArray[np.bool_]
 
 BLOCK_BYTES = MAX_BLOCK_BYTES // 2  # as the kernels take it; one block is scanned while the next is read
@@ -35,6 +35,9 @@ def opened(base: Base, column: str | None = None) -> Iterator[tuple[Collection, 
         yield Collection({base.name: base}), base
     elif isinstance(base, (str, os.PathLike)):
         with formats.open(base) as collection:
+            yield collection, pick_column(collection, column)
+    elif isinstance(base, (list, tuple)) and base and all(isinstance(b, (str, os.PathLike)) for b in base):
+        with formats.open_many([os.fspath(b) for b in base]) as collection:
             yield collection, pick_column(collection, column)
     else:
         array = np.asarray(base)
@@ -56,7 +59,7 @@ def check_vectors(column: Column, label: str = "the base") -> None:
     """`InputError` unless the column holds vectors that can be scored."""
     if len(column.row_shape) != 1:
         raise InputError(f"{label}: column {column.name!r} has shape {column.shape}; expected rows of numbers")
-    if column.dtype.kind in "iub" and column.dtype.itemsize > 1 or column.dtype.kind == "b":
+    if column.dtype.kind == "b" or (column.dtype.kind in "iu" and column.dtype.itemsize > 1):
         raise InputError(
             f"{label}: column {column.name!r} holds {column.dtype} whole numbers, such as ids, not vectors; "
             "name a column of floats, int8 or uint8"
@@ -87,7 +90,11 @@ def block_rows(column: Column) -> int:
 
 
 def row_blocks(
-    column: Column, *, mask: Callable[[int, int], NDArray[np.bool_]] | None = None, start: int = 0, stop: int | None = None
+    column: Column,
+    *,
+    mask: Callable[[int, int], NDArray[np.bool_]] | None = None,
+    start: int = 0,
+    stop: int | None = None,
 ) -> Iterator[RowBlock]:
     """The column as blocks; one is read ahead on a thread of its own. `mask(start, stop)` selects rows."""
     stop = column.rows if stop is None else stop

@@ -29,7 +29,7 @@ from polyvec.core.format import Progress
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
 from polyvec.kernels.paths import resolve_threads
-from polyvec.neighbors.base import Base, block_rows, check_vectors, memory_view, opened, row_blocks, scorable
+from polyvec.neighbors.base import Base, check_vectors, memory_view, opened, row_blocks, scorable
 from polyvec.neighbors.metric import Metric, parse_metric
 from polyvec.neighbors.scan import MOST_DIM, RowBlock, Scan
 from polyvec.neighbors.search import Hits, check_k
@@ -57,11 +57,13 @@ class Index:
     array([[7]])
     """
 
-    def __init__(self, shadow: Shadow, column: Column, digest: str, *, stamp: tuple[int, int] | None = None) -> None:
+    def __init__(self, shadow: Shadow, base: Base, digest: str, *, name: str | None = None) -> None:
         self.shadow = shadow
-        self.column = column
+        self.base = base  # a path is opened for each search
+        self.name = name
         self.digest = digest
-        self._stamp = stamp
+        self._stamp: tuple[int, int] | None = None
+        self._column: Column | None = None  # the one checked last
         self._terms: dict[Metric, RowTerms] = {}
 
     @property
@@ -80,15 +82,12 @@ class Index:
         cls, base: Base, *, column: str | None = None, threads: int | None = None, progress: Progress | None = None
     ) -> Index:
         """Index a path, collection, column or array. A collection must stay open while its index is used."""
-        if isinstance(base, (str, os.PathLike)):
-            with opened(base, column) as (_, vectors):
-                index = cls._build(vectors, resolve_threads(threads), progress)
-            index.column = _LateColumn(base, column)  # type: ignore[assignment]
-            index._stamp = stamp_of(os.fspath(base))
-            return index
         with opened(base, column) as (collection, vectors):
             index = cls._build(vectors, resolve_threads(threads), progress)
-            index._stamp = stamp_of(collection.path)
+            if isinstance(base, (str, os.PathLike)):
+                index.base, index.name, index._stamp = base, column, stamp_of(os.fspath(base))
+            else:
+                index._column, index._stamp = vectors, stamp_of(collection.path)
             return index
 
     @classmethod
@@ -124,15 +123,14 @@ class Index:
 
     def search(self, queries: Base, k: int = 10, metric: str = "ip", *, threads: int | None = None) -> Hits:
         """As `polyvec.search`, over the rows this index was made of."""
-        if isinstance(self.column, _LateColumn):
-            return search_base(self.column.path, queries, k, metric, column=self.column.name, index=self, threads=threads)
-        return search_base(self.column, queries, k, metric, index=self, threads=threads)
+        return search_base(self.base, queries, k, metric, column=self.name, index=self, threads=threads)
 
     def scan(
-        self, queries: NDArray[Any], *, k: int, metric: str | Metric, threads: int | None = None, column: Column | None = None
+        self, queries: NDArray[Any], *, k: int, metric: str | Metric, threads: int | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Rows and scores for float64 queries."""
-        column = column or self._opened
+        """Rows and scores for float64 queries, over the column that `check` accepted."""
+        column = self._column
+        assert column is not None
         check_k(k, column, queries.shape[1])
         chosen = parse_metric(metric)
         scan = Scan(queries, k=k, metric=chosen, threads=threads)
@@ -140,22 +138,20 @@ class Index:
         terms = self._row_terms(chosen)
         for at in range(0, self.rows, BLOCK_ROWS):
             end = min(at + BLOCK_ROWS, self.rows)
-            scan.feed(
-                RowBlock(
-                    at, end - at, None if view is None else view[at:end], _fetcher(column),
-                    _cut(self.shadow, at, end), RowTerms(terms.A[at:end], terms.E[at:end], terms.N[at:end], terms.H[at:end]),
-                )
-            )  # fmt: skip
+            part = RowTerms(terms.A[at:end], terms.E[at:end], terms.N[at:end], terms.H[at:end])
+            rows = None if view is None else view[at:end]
+            scan.feed(RowBlock(at, end - at, rows, column.take, _cut(self.shadow, at, end), part))
         return scan.result()
 
     def check(self, column: Column) -> None:
         """`InputError` unless the index is of this column: same shape, and same rows where a few are looked at."""
         shape = (self.rows, self.shadow.codes.shape[1])
         if column.shape != shape:
-            raise InputError(f"the index is of {shape[0]} x {shape[1]} rows and the base has {' x '.join(map(str, column.shape))}; "
-                             "build it again from this base")  # fmt: skip
-        self._opened = column
-        if column is self.column:
+            found = " x ".join(map(str, column.shape))
+            raise InputError(
+                f"the index is of {shape[0]} x {shape[1]} rows and the base has {found}; build it again from this base"
+            )
+        if column is self._column:
             return
         some = np.unique(np.linspace(0, self.rows - 1, min(self.rows, 16)).astype(np.int64))
         rows = scorable(column.take(some))
@@ -164,9 +160,10 @@ class Index:
             known = self.shadow.norm[some]
             same = np.isclose(lengths, known, rtol=1e-9, atol=0) | ~np.isfinite(lengths) | np.isnan(known)
         if not same.all():
-            raise InputError(f"the index is of other rows: row {int(some[~same][0])} differs; build it again from this base")
-
-    _opened: Column
+            raise InputError(
+                f"the index is of other rows: row {int(some[~same][0])} differs; build it again from this base"
+            )
+        self._column = column
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the sidecar, atomically; by convention beside the base as `NAME.pvindex`."""
@@ -200,7 +197,7 @@ class Index:
         source = Source(path)
         header, arrays = _read_sidecar(source)
         frame = Frame(arrays.pop("center", None), float(header["unit"]))
-        index = cls(Shadow(frame=frame, **arrays), None, str(header["sha256"]))  # type: ignore[arg-type]
+        index = cls(Shadow(frame=frame, **arrays), base, str(header["sha256"]), name=column)
         with opened(base, column) as (collection, vectors):
             index.check(vectors)
             where = os.fspath(base) if isinstance(base, (str, os.PathLike)) else collection.path
@@ -211,23 +208,16 @@ class Index:
                     assert block.rows is not None
                     hasher.add(block.rows)
                 if hasher.hexdigest() != index.digest:
-                    raise InputError(f"{os.fspath(path)}: the index is of another file: the rows' hash differs; build it again")
+                    raise InputError(
+                        f"{os.fspath(path)}: the index is of another file: the rows' hash differs; build it again"
+                    )
             index._stamp = stamp
-            index.column = _LateColumn(base, column) if isinstance(base, (str, os.PathLike)) else vectors  # type: ignore[assignment]
         return index
 
     def _row_terms(self, metric: Metric) -> RowTerms:
         if metric not in self._terms:
             self._terms[metric] = self.shadow.terms(metric)
         return self._terms[metric]
-
-
-class _LateColumn:
-    """A base known by its path, opened for each search."""
-
-    def __init__(self, path: str | os.PathLike[str], name: str | None) -> None:
-        self.path = path
-        self.name = name
 
 
 class _Hasher:
@@ -253,14 +243,10 @@ def stamp_of(path: str | None) -> tuple[int, int] | None:
     if path is None:
         return None
     try:
-        found = os.stat(path)
+        found = Path(path).stat()
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns
-
-
-def _fetcher(column: Column) -> Any:
-    return column.take
 
 
 def _cut(shadow: Shadow, start: int, stop: int) -> Shadow:

@@ -108,7 +108,9 @@ class Scan:
             block = RowBlock(self.rows, len(block), usable_rows(block))
         dim = self.queries.shape[1]
         if block.rows is not None and block.rows.shape[1:] != (dim,):
-            raise InputError(f"the queries have {dim} dimensions and the base has {block.rows.shape[1]}; they must agree")
+            raise InputError(
+                f"the queries have {dim} dimensions and the base has {block.rows.shape[1]}; they must agree"
+            )
         self.rows = max(self.rows, block.first + block.count)
         if not block.count or not self._batches:
             return
@@ -134,6 +136,10 @@ class Scan:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+        return self.peek()
+
+    def peek(self) -> tuple[NDArray[np.int64], Floats]:
+        """The result so far."""
         found = [batch.result() for batch in self._batches]
         shape = (0, self.k)
         rows = np.concatenate([f[0] for f in found]) if found else np.empty(shape, np.int64)
@@ -185,7 +191,7 @@ class _Batch:
         self.k = k
         self.metric = metric
         self.threads = threads
-        self._compiled = native()
+        self._compiled: Any = native()
         self._best = self._compiled.Best(len(queries), k) if self._compiled is not None else _PlainBest(len(queries), k)
         self._modes: dict[bool, _Mode] = {}
 
@@ -217,7 +223,7 @@ class _Batch:
         return rescored
 
     def _settle(self, block: RowBlock, mode: _Mode, pool: ThreadPoolExecutor | None) -> int:
-        rescored = sum(sieve.total for sieve in mode.sieves)
+        rescored = sum(int(sieve.total) for sieve in mode.sieves)
         rows, where = block.rows, None
         if rows is None:
             assert block.fetch is not None
@@ -228,8 +234,8 @@ class _Batch:
 
         def work(start: int, stop: int) -> None:
             self._compiled.settle(
-                self._best, mode.sieves, rows, self.queries, self.norms, int(self.metric), block.first, where, block.ids,
-                start, stop,
+                self._best, mode.sieves, rows, self.queries, self.norms, int(self.metric),
+                block.first, where, block.ids, start, stop,
             )  # fmt: skip
 
         split(pool, self.threads, len(self.queries), work)
@@ -321,7 +327,9 @@ class _Mode:
             if high < len(codes) and any(sieve.total > HELD // threads for sieve in self.sieves):
                 settle()
 
-    def scan_floats(self, codes: NDArray[np.float32], pool: ThreadPoolExecutor | None, settle: Callable[[], None]) -> None:
+    def scan_floats(
+        self, codes: NDArray[np.float32], pool: ThreadPoolExecutor | None, settle: Callable[[], None]
+    ) -> None:
         """float32 products by BLAS, which has threads of its own, then the filter on ours."""
         threads = len(self.sieves)
         if self._transposed is None:

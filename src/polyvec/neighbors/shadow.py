@@ -55,7 +55,7 @@ class Frame:
 class Shadow:
     """Codes of a block and, one entry a row, the measures that bound every score."""
 
-    codes: NDArray[np.int8] | Singles
+    codes: NDArray[Any]  # int8, or float32 rows
     scale: Singles
     error: Singles
     hat: Singles
@@ -154,9 +154,7 @@ def cast_shadow(
     kernel = reference.shadow if compiled is None else compiled.shadow
 
     def work(start: int, stop: int) -> None:
-        kernel(
-            rows, frame.center, codes, copy, scale, residue, peak, squares, norm2, centred2, along, start, stop
-        )
+        kernel(rows, frame.center, codes, copy, scale, residue, peak, squares, norm2, centred2, along, start, stop)
 
     split(pool, threads, n, work)
     with np.errstate(all="ignore"):
@@ -182,9 +180,7 @@ def cast_shadow(
         if not narrow:
             scale[:] = 1
     body = codes if codes is not None else (rows if copy is None else copy)
-    return Shadow(
-        body, scale, _round_up(error), _round_up(hat), norm, centred2 / 2, along, frame
-    )
+    return Shadow(body, scale, _round_up(error), _round_up(hat), norm, centred2 / 2, along, frame)
 
 
 def adopt_codes(rows: NDArray[np.int8] | NDArray[np.uint8], frame: Frame | None = None) -> Shadow:
@@ -212,6 +208,6 @@ def adopt_codes(rows: NDArray[np.int8] | NDArray[np.uint8], frame: Frame | None 
     return Shadow(codes, ones, np.zeros(n, np.float32), hat, norm, squares / 2, along, frame)
 
 
-def _round_up(values: Floats) -> Singles:
+def _round_up(values: NDArray[Any]) -> Singles:
     with np.errstate(all="ignore"):
         return np.nextafter((values * (1 + 2.0**-22)).astype(np.float32), np.float32(np.inf))
