@@ -1,0 +1,1 @@
+"""Devices: from file to GPU memory, and search there."""
