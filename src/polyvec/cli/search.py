@@ -80,9 +80,10 @@ def _queries(
     if texts:
         if model is None:
             raise InputError("--text needs a model to embed it with; name its weights with --model")
-        from polyvec.embedder import Embedder
+        from importlib import import_module
 
-        return Embedder(model).embed(texts), list(texts)
+        with import_module("polyvec.embedder").Embedder(model) as embedder:
+            return embedder.embed(texts), list(texts)
     vectors = pick_column(base, column)
     if words:
         if base.vocab is None:

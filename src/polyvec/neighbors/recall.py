@@ -84,27 +84,41 @@ def recall_at(
     found_keys: NDArray[np.float64] | None = None, true_keys: NDArray[np.float64] | None = None,
 ) -> Recall:  # fmt: skip
     """Recall at k of ids against true ids; keys (higher is better) make it fair to ties."""
-    hits = np.zeros(len(true))
-    ties = 0
-    for q in range(len(true)):
-        mine = found[q, :k]
-        mine_keys = None if found_keys is None else found_keys[q, :k]
-        real = mine >= 0
-        mine, first = np.unique(mine[real], return_index=True)
-        plain = np.isin(mine, true[q, :k])
-        hit = plain
-        if true_keys is not None:
-            limit = true_keys[q, k - 1]
-            allowed = limit - TIE * abs(limit)
-            hit = hit | np.isin(mine, true[q][true_keys[q] >= allowed])
-            if mine_keys is not None:
-                hit = hit | (mine_keys[real][first] >= allowed)
-        hits[q] = min(int(hit.sum()), k)
-        ties += max(0, int(hits[q]) - int(plain.sum()))
+    mine, goal = found[:, :k], true[:, :k]
+    real = mine >= 0
+    # A repeated id counts once: the first of it.
+    order = np.argsort(mine, axis=1, kind="stable")
+    sorted_mine = np.take_along_axis(mine, order, axis=1)
+    repeated = np.zeros_like(real)
+    np.put_along_axis(repeated, order[:, 1:], sorted_mine[:, 1:] == sorted_mine[:, :-1], axis=1)
+    real &= ~repeated
+    plain = real & _among(mine, goal)
+    hit = plain
+    if true_keys is not None:
+        limit = true_keys[:, k - 1 : k]
+        with np.errstate(invalid="ignore"):
+            allowed = limit - TIE * np.abs(limit)
+        hit = hit | (real & _among(mine, np.where(true_keys >= allowed, true, -1)))
+        if found_keys is not None:
+            hit = hit | (real & (found_keys[:, :k] >= allowed))
+    hits = np.minimum(hit.sum(axis=1), k)
+    ties = int(np.maximum(hits - plain.sum(axis=1), 0).sum())
     shares = hits / k
     mean = float(shares.mean())
     low, high = interval(shares)
     return Recall(k, mean, low, high, len(true), int((shares == 1).sum()), ties)
+
+
+def _among(ids: NDArray[np.int64], listed: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which ids are in their own query's list; -1 is in none."""
+    if not ids.size or not listed.size:
+        return np.zeros(ids.shape, bool)
+    span = int(max(ids.max(), listed.max())) + 2
+    if len(ids) * span >= 2**62:
+        return np.array([np.isin(a, b[b >= 0]) for a, b in zip(ids, listed)])
+    offset = (np.arange(len(ids), dtype=np.int64) * span)[:, None]
+    wanted = (listed + offset)[listed >= 0]
+    return np.isin(ids + offset, wanted) & (ids >= 0)
 
 
 def interval(shares: NDArray[np.float64]) -> tuple[float, float]:
