@@ -5,9 +5,15 @@ namespace nb = nanobind;
 
 void bind_casts(nb::module_ &m);
 void bind_planes(nb::module_ &m);
+void bind_filters(nb::module_ &m);
+void bind_rescores(nb::module_ &m);
+void bind_shadows(nb::module_ &m);
 
 NB_MODULE(_native, m) {
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
     bind_casts(m);
     bind_planes(m);
+    bind_filters(m);
+    bind_rescores(m);
+    bind_shadows(m);
 }
