@@ -4,12 +4,13 @@
 // first, while that brings the sum of squares closer to 127^2. Everything is exact: float32 * 127 fits a double,
 // and a residual above .4 is a multiple of 2^-32, so it becomes an integer key and ties break by index.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <vector>
+
+#include "buffers.hpp"
+#include "dispatch.hpp"
+#include "threads.hpp"
 
 namespace nb = nanobind;
 
@@ -107,7 +108,7 @@ ROUND_INLINE void round_rows(const float *x, int8_t *q, int32_t *squares, size_t
 using RoundRows = void (*)(const float *, int8_t *, int32_t *, size_t, size_t, bool);
 
 void round_portable(const float *x, int8_t *q, int32_t *s, size_t n, size_t d, bool t) { round_rows(x, q, s, n, d, t); }
-#if defined(__x86_64__)
+#if POLYVEC_X86
 __attribute__((target("avx2"))) void round_avx2(const float *x, int8_t *q, int32_t *s, size_t n, size_t d, bool t) {
     round_rows(x, q, s, n, d, t);
 }
@@ -118,37 +119,33 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=51
 #endif
 
 RoundRows pick() {
-#if defined(__x86_64__)
-    const char *wanted = std::getenv("POLYVEC_CPU");
-    if (wanted && !std::strcmp(wanted, "portable")) return round_portable;
-    bool wide = !(wanted && !std::strcmp(wanted, "avx2"));
-    if (wide && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        return round_avx512;
-    if (__builtin_cpu_supports("avx2")) return round_avx2;
+#if POLYVEC_X86
+    if (polyvec::current_cpu() == polyvec::Cpu::avx512) return round_avx512;
+    if (polyvec::current_cpu() == polyvec::Cpu::avx2) return round_avx2;
 #endif
     return round_portable;
 }
 
-using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Codes = nb::ndarray<int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Squares = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-void round_levels(Rows rows, Codes out, Squares squares, bool tune) {
-    size_t n = rows.shape(0), dim = rows.shape(1);
+void round_levels(nb::handle rows, nb::handle out, nb::handle squares, size_t dim, bool tune, int threads) {
+    polyvec::Buffer from(rows, false), to(out, true), sums(squares, true);
+    const size_t n = sums.size() / sizeof(int32_t);
     // 127^2 * dim must fit the 32-bit sums, with room for a gain.
     if (dim > 130000) throw nb::value_error("round_levels: at most 130000 dimensions");
-    if (out.shape(0) != n || out.shape(1) != dim || squares.shape(0) != n)
+    if (from.size() != n * dim * sizeof(float) || to.size() != n * dim || sums.size() % sizeof(int32_t))
         throw nb::value_error("round_levels: rows, out and squares must agree in shape");
-    const float *x = rows.data();
-    int8_t *q = out.data();
-    int32_t *s = squares.data();
+    const float *x = reinterpret_cast<const float *>(from.data());
+    int8_t *q = reinterpret_cast<int8_t *>(to.data());
+    int32_t *s = reinterpret_cast<int32_t *>(sums.data());
+    const RoundRows run = pick();
     nb::gil_scoped_release release;
-    pick()(x, q, s, n, dim, tune);
+    polyvec::parallel_for(n, threads, 256, 1, [&](size_t begin, size_t end) {
+        run(x + begin * dim, q + begin * dim, s + begin, end - begin, dim, tune);
+    });
 }
 
 }  // namespace
 
 void bind_rounding(nb::module_ &m) {
-    m.def("round_levels", &round_levels, nb::arg("rows"), nb::arg("out"), nb::arg("squares"), nb::arg("tune"));
+    m.def("round_levels", &round_levels, nb::arg("rows"), nb::arg("out"), nb::arg("squares"), nb::arg("dim"),
+          nb::arg("tune"), nb::arg("threads"));
 }

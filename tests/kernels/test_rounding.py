@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyvec.kernels import rounding
+from polyvec.kernels import NATIVE, available_paths, rounding, use_path
 from polyvec.kernels.rounding import SQUARES_HIGH, SQUARES_LOW, round_levels, round_levels_reference
 
 
@@ -19,18 +19,19 @@ def unit_rows(rows: int, dim: int, *, seed: int = 7, recipe: str = "isotropic") 
     return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
 
 
-needs_native = pytest.mark.skipif(rounding._native() is None, reason="the native module is not built")
+needs_native = pytest.mark.skipif(not NATIVE, reason="the native module is not built")
+PATHS = [path for path in available_paths() if path != "numpy"]
 
 
 @needs_native
-@pytest.mark.parametrize("cpu", ["", "avx2", "portable"])
+@pytest.mark.parametrize("cpu", PATHS)
 @pytest.mark.parametrize("recipe", ["isotropic", "clustered", "outliers"])
 @pytest.mark.parametrize("how", ["norm", "nearest"])
-def test_native_equals_the_reference(cpu, recipe, how, monkeypatch):
-    monkeypatch.setenv("POLYVEC_CPU", cpu)
+def test_native_equals_the_reference(cpu, recipe, how):
     for dim in (1, 3, 31, 512, 700):
         x = unit_rows(300, dim, recipe=recipe)
-        codes, squares = round_levels(x, rounding=how)
+        with use_path(cpu):
+            codes, squares = round_levels(x, rounding=how)
         expected, expected_squares = round_levels_reference(x, rounding=how)
         np.testing.assert_array_equal(codes, expected)
         np.testing.assert_array_equal(squares, expected_squares)
@@ -76,6 +77,17 @@ def test_the_integer_bounds_are_the_documents_norm_bounds():
     assert np.sqrt(SQUARES_HIGH) / 127 <= 1.008 < np.sqrt(SQUARES_HIGH + 1) / 127
 
 
-def test_a_constant_row_cannot_be_tuned():
-    _, squares = round_levels(np.full((1, 512), 1 / np.sqrt(512), np.float32))
+def test_a_constant_row_is_tuned_only_where_errors_may_reach_a_level():
+    constant = np.full((1, 512), 1 / np.sqrt(512), np.float32)
+    _, squares = round_levels(constant)
     assert squares[0] == 512 * 36 > SQUARES_HIGH
+    codes, squares = round_levels_reference(constant, least_residual=0.0)
+    assert SQUARES_LOW <= squares[0] <= SQUARES_HIGH
+    assert np.abs(constant * 127 - codes).max() < 1
+
+
+def test_rows_and_threads_do_not_change_the_codes():
+    x = unit_rows(2000, 64)
+    whole, _ = round_levels(x, num_threads=4)
+    np.testing.assert_array_equal(whole, np.concatenate([round_levels(x[i : i + 7])[0] for i in range(0, 2000, 7)]))
+    assert round_levels(x[:0])[0].shape == (0, 64)

@@ -8,11 +8,12 @@ exporters did.
 
 from __future__ import annotations
 
-import os
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from polyvec.kernels.paths import native, resolve_threads
 
 Rounding = Literal["norm", "nearest", "truncate"]
 
@@ -23,18 +24,8 @@ SQUARES_LOW = 15872  # ceil((0.992 * 127)^2): the document's norm bounds in inte
 SQUARES_HIGH = 16388  # floor((1.008 * 127)^2)
 
 
-def _native() -> Any:
-    if os.environ.get("POLYVEC_NO_NATIVE"):
-        return None
-    try:
-        from polyvec import _native  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:
-        return None
-    return _native if hasattr(_native, "round_levels") else None
-
-
 def round_levels(
-    rows: npt.ArrayLike, *, rounding: Rounding = "norm"
+    rows: npt.ArrayLike, *, rounding: Rounding = "norm", num_threads: int | None = None
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int32]]:
     """Round float rows (n, dim) to int8 levels; return the codes (n, dim) and each row's sum of squares (n,).
 
@@ -43,19 +34,26 @@ def round_levels(
     x = np.ascontiguousarray(rows, dtype=np.float32)
     if x.ndim != 2:
         raise ValueError(f"expected rows of shape (n, dim), found shape {x.shape}")
-    native = _native()
-    if native is None or rounding == "truncate":
+    module = native()
+    if module is None or rounding == "truncate":
         return round_levels_reference(x, rounding=rounding)
     codes = np.empty(x.shape, np.int8)
     squares = np.empty(x.shape[0], np.int32)
-    native.round_levels(x, codes, squares, rounding == "norm")
+    module.round_levels(x, codes, squares, x.shape[1], rounding == "norm", resolve_threads(num_threads))
     return codes, squares
 
 
 def round_levels_reference(
-    rows: npt.NDArray[np.float32], *, rounding: Rounding = "norm", block: int = 1024
+    rows: npt.NDArray[np.float32],
+    *,
+    rounding: Rounding = "norm",
+    least_residual: float = LEAST_RESIDUAL,
+    block: int = 1024,
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int32]]:
-    """The oracle of `round_levels` in NumPy."""
+    """The oracle of `round_levels` in NumPy.
+
+    A smaller ``least_residual`` lets errors grow up to one level (at 0), for rows that cannot be tuned otherwise.
+    """
     codes = np.empty(rows.shape, np.int8)
     squares = np.empty(rows.shape[0], np.int32)
     for start in range(0, rows.shape[0], block):
@@ -68,7 +66,7 @@ def round_levels_reference(
             chosen = np.rint(levels).astype(np.int32)
             total = (chosen * chosen).sum(axis=1)
         else:
-            chosen, total = _tune(levels)
+            chosen, total = _tune(levels, least_residual)
         codes[start:stop] = chosen
         squares[start:stop] = total
     return codes, squares
@@ -78,10 +76,12 @@ def _exact_levels(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """127 times each value, exact in float64, clamped to ±127; NaN becomes 0."""
     levels = rows.astype(np.float64) * LEVELS
     levels[np.isnan(levels)] = 0.0
-    return cast("npt.NDArray[np.float64]", np.clip(levels, -LEVELS, LEVELS, out=levels))
+    return np.clip(levels, -LEVELS, LEVELS, out=levels)
 
 
-def _tune(levels: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _tune(
+    levels: npt.NDArray[np.float64], least: float
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Round to nearest, then move components, best first, one rank of every row at a time."""
     nearest = np.rint(levels)
     residual = levels - nearest
@@ -90,7 +90,7 @@ def _tune(levels: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int32], npt.N
     size = np.abs(residual)
     step = np.where(residual < 0, -1, 1).astype(np.int32)
     order = np.argsort(-size, axis=1, kind="stable")
-    movable = (size > LEAST_RESIDUAL).sum(axis=1)
+    movable = (size > least).sum(axis=1)
     for rank in range(int(movable.max(initial=0))):
         live = np.flatnonzero((rank < movable) & (total != TARGET))
         if not live.size:
