@@ -25,13 +25,19 @@ def recipe(name: str, rows: int, dim: int, *, seed: int = 11) -> np.ndarray:
     x = rng.standard_normal((rows, dim), dtype=np.float32)
     if name == "clustered":
         # a few hundred rows a cluster, close together: neighbours differ by less than a level, so norms matter
-        x = 0.25 * x + rng.standard_normal((max(1, rows // 250), dim), dtype=np.float32)[
-            rng.integers(0, max(1, rows // 250), rows)
-        ]
+        x = (
+            0.25 * x
+            + rng.standard_normal((max(1, rows // 250), dim), dtype=np.float32)[
+                rng.integers(0, max(1, rows // 250), rows)
+            ]
+        )
     if name == "outliers":
-        x = 0.5 * x + rng.standard_normal((max(1, rows // 500), dim), dtype=np.float32)[
-            rng.integers(0, max(1, rows // 500), rows)
-        ]
+        x = (
+            0.5 * x
+            + rng.standard_normal((max(1, rows // 500), dim), dtype=np.float32)[
+                rng.integers(0, max(1, rows // 500), rows)
+            ]
+        )
         x[:, rng.choice(dim, 4, replace=False)] += np.float32(12.0)
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
@@ -69,7 +75,9 @@ def main() -> None:
         ("np.rint alone (no tuning)", plain),
         ("memory copy of the input (limit)", copy),
     ]:
-        print(f"  {label:34} {seconds * 1e3:9.1f} ms  {size / seconds:6.2f} GB/s  {seconds / native:6.2f}x native's time")
+        print(
+            f"  {label:34} {seconds * 1e3:9.1f} ms  {size / seconds:6.2f} GB/s  {seconds / native:6.2f}x native's time"
+        )
     print(f"  native against its reference: {reference / native:.1f}x faster (claim: at least 10x)")
 
     print(f"recall@{K} of int8 rows against float32 rows, {queries} queries held out, float queries")

@@ -79,9 +79,7 @@ def _exact_levels(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     return np.clip(levels, -LEVELS, LEVELS, out=levels)
 
 
-def _tune(
-    levels: npt.NDArray[np.float64], least: float
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _tune(levels: npt.NDArray[np.float64], least: float) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Round to nearest, then move components, best first, one rank of every row at a time."""
     nearest = np.rint(levels)
     residual = levels - nearest
