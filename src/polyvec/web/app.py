@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +13,6 @@ from polyvec.web.guard import LOCAL, App, Guard
 from polyvec.web.served import MOST_K, ServedCollection, TooSlow
 
 try:
-    import anyio
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
@@ -47,7 +47,7 @@ class _Pages:
 
     def __init__(self, served: ServedCollection) -> None:
         self.served = served
-        self.turn = anyio.Lock()
+        self.turn = asyncio.Lock()
 
     def routes(self) -> list[BaseRoute]:
         base = f"/c/{self.served.id}"

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -43,11 +44,7 @@ def open_served(
 
 
 def _open_model(path: str, stack: ExitStack) -> Any:
-    try:
-        from polyvec import embedder
-    except ImportError as error:
-        raise MissingExtra("its model code", extra="embed", purpose=f"models ({error})") from None
-    opened = embedder.Embedder(path)
+    opened = import_module("polyvec.embedder").Embedder(path)
     if hasattr(opened, "close"):
         stack.callback(opened.close)
     return opened
@@ -55,15 +52,16 @@ def _open_model(path: str, stack: ExitStack) -> Any:
 
 def _embed_with(embedder: Any) -> Callable[[str], NDArray[np.float32]]:
     def embed(text: str) -> NDArray[np.float32]:
-        return np.asarray(embedder.embed([text]), np.float32)[0]
+        rows: NDArray[np.float32] = np.asarray(embedder.embed([text]), np.float32).reshape(1, -1)
+        return rows.reshape(-1)
 
     return embed
 
 
 def _model_routes(embedder: Any) -> list[Any]:
     try:
-        from polyvec.web import embeddings
-    except ImportError:
+        embeddings = import_module("polyvec.web.embeddings")
+    except ModuleNotFoundError:
         return []
     return list(embeddings.routes(embedder))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -51,7 +50,7 @@ class ServedCollection:
         self.column = column
         self.embed = embed
         self.title = title or (Path(collection.path).name if collection.path else "Collection")
-        label = os.path.abspath(collection.path) if collection.path else self.title
+        label = str(Path(collection.path).resolve()) if collection.path else self.title
         self.id = hashlib.blake2b(label.encode(), digest_size=9).hexdigest()
         self.entries = Entries(collection, Roles(collection, roles))
         self.sample = _spread(collection.rows, min(points, MOST_POINTS))
