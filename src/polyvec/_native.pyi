@@ -42,3 +42,7 @@ def planes_unpack(
     out: WriteableBuffer,
     threads: int,
 ) -> bool: ...
+# rounding.cpp: the number of rows is that of squares (int32).
+def round_levels(
+    rows: ReadableBuffer, out: WriteableBuffer, squares: WriteableBuffer, dim: int, tune: bool, threads: int
+) -> None: ...
