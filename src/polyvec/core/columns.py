@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Ra
 from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32
+
+MAX_ROW_BYTES = 1 << 62  # NumPy shapes no array beyond, not even one of no rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Column(ABC):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     encoding: str
+    derived: bool = False  # computed from the other columns; a copy of the file needs the others only
 
     @property
     def rows(self) -> int:
@@ -87,6 +91,10 @@ class Column(ABC):
             at = block.start - start
             block.decode(out[at : at + block.rows])
         return out
+
+    def spread(self, count: int) -> Array:
+        """Up to ``count`` rows for a sample: evenly spread, or fewer places where each costs a long read."""
+        return np.unique(np.linspace(0, max(0, self.rows - 1), min(count, self.rows)).astype(np.int64))
 
     def take(self, indices: Array) -> Array:
         """Rows by index, in the order given; neighbours are read together."""
@@ -143,6 +151,13 @@ class Column(ABC):
         return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype}, {self.encoding})"
 
 
+def refuse_width(row_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """`Corrupt` for rows too wide for any array: with no rows at all, no file size tells that they are."""
+    width = prod(size for size in row_shape if size) * dtype.itemsize
+    if width >= MAX_ROW_BYTES:
+        raise Corrupt("rows too wide to be any", field="shape", expected=f"less than {MAX_ROW_BYTES} bytes", found=width)
+
+
 class FileColumn(Column):
     """Rows in one file, as the extents a format found there. CRCs are checked where whole extents are read."""
 
@@ -159,6 +174,7 @@ class FileColumn(Column):
         rows = self._extents[-1].start + self._extents[-1].rows if self._extents else 0
         self.shape = (rows, *row_shape)
         self.dtype = dtype or (self._extents[0].codec.dtype if self._extents else np.dtype(np.float32))
+        refuse_width(row_shape, self.dtype)
 
     @property
     def codec(self) -> Codec | None:
@@ -351,6 +367,7 @@ class ReaderColumn(Column):
         self.dtype = dtype
         self.encoding = encoding
         self._reader = read
+        refuse_width(self.row_shape, dtype)
 
     @property
     def codec(self) -> Codec | None:

@@ -184,8 +184,11 @@ def fit_columns(collection: Collection, format: Format, column: str | None) -> t
             return collection.select(column), dropped
         except KeyError as error:
             raise InputError(str(error.args[0])) from None
-    if format.holds.many_columns or len(collection.columns) == 1:
+    if len(collection.columns) == 1:
         return collection, []
+    if format.holds.many_columns:
+        kept = collection if format.name == collection.format else collection.without_derived()
+        return kept, [what for what in ("vocab", "records", "ids") if getattr(kept, what) is not getattr(collection, what)]
     names = ", ".join(f"{n} ({'x'.join(map(str, c.shape))})" for n, c in collection.columns.items())
     raise LossyConversion(
         f"{format.name} holds one column and the source has {len(collection.columns)}: {names}; "
@@ -206,14 +209,16 @@ def measure(original: Column, path: Any, format: Format, variant: str) -> Loss |
     """Compare up to 1024 rows, spread evenly, of the source with what the new file gives back."""
     if not original.rows or original.dtype.kind not in "fiubV":
         return Loss(0, True, 0.0, 0.0, 1.0)
-    rows = np.unique(np.linspace(0, original.rows - 1, min(SAMPLE_ROWS, original.rows)).astype(np.int64))
-    if len(rows) > 1 and original.nbytes / original.rows * len(rows) > 32 << 20:
-        rows = rows[:: max(1, len(rows) // 16)]
     from polyvec.core.files import Source
 
     with Source(path) as source, format.open(source, variant=variant) as written:
-        if written.vectors.rows != original.rows:
+        if written.vectors.rows != original.rows or written.vectors.row_shape != original.row_shape:
             return None
+        # Of both columns' samples the one in fewer places: it costs the fewest reads.
+        choices = [column.spread(SAMPLE_ROWS) for column in (original, written.vectors)]
+        rows = min(choices, key=lambda chosen: np.count_nonzero(np.diff(chosen) > 1))
+        if len(rows) > 1 and original.nbytes / original.rows * len(rows) > 32 << 20:
+            rows = rows[:: max(1, len(rows) // 16)]
         before, after = original.take(rows), written.vectors.take(rows)
     return compare(before, after)
 

@@ -101,7 +101,7 @@ def describe_column(column: Column, *, sample: bool = True) -> ColumnDescription
     if not sample or not column.rows or not column.nbytes:
         return plain
     count = max(1, min(SAMPLE_ROWS, column.rows, SAMPLE_BYTES // max(1, column.nbytes // column.rows)))
-    rows = np.unique(np.linspace(0, column.rows - 1, count).astype(np.int64))
+    rows = column.spread(count)
     values = column.take(rows).reshape(len(rows), -1).astype(np.float64)
     finite = np.isfinite(values)
     whole = values[finite.all(axis=1)]
