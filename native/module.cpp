@@ -4,8 +4,10 @@
 namespace nb = nanobind;
 
 void bind_casts(nb::module_ &m);
+void bind_prefixed(nb::module_ &m);
 
 NB_MODULE(_native, m) {
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
     bind_casts(m);
+    bind_prefixed(m);
 }
