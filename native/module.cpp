@@ -9,6 +9,7 @@ void bind_filters(nb::module_ &m);
 void bind_rescores(nb::module_ &m);
 void bind_shadows(nb::module_ &m);
 void bind_rounding(nb::module_ &m);
+void bind_prefixed(nb::module_ &m);
 
 NB_MODULE(_native, m) {
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
@@ -18,4 +19,5 @@ NB_MODULE(_native, m) {
     bind_rescores(m);
     bind_shadows(m);
     bind_rounding(m);
+    bind_prefixed(m);
 }
