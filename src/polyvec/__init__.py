@@ -1,3 +1,103 @@
-"""Open, check, convert, shrink and search any embedding file, and know exactly what you lost."""
+"""Open, check, convert, shrink and search any embedding file, and know exactly what you lost.
+
+>>> import numpy as np, polyvec as pv
+>>> receipt = pv.write("vectors.fbin", np.eye(4, dtype=np.float32))
+>>> with pv.open("vectors.fbin") as c:
+...     c.format, c.rows, c.dim, c.vectors[1]
+('bins', 4, 4, array([0., 1., 0., 0.], dtype=float32))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from polyvec.core.blocks import Block as Block
+    from polyvec.core.blocks import Codec as Codec
+    from polyvec.core.blocks import Extent as Extent
+    from polyvec.core.collection import Collection as Collection
+    from polyvec.core.columns import Column as Column
+    from polyvec.core.errors import AmbiguousFormat as AmbiguousFormat
+    from polyvec.core.errors import Cancelled as Cancelled
+    from polyvec.core.errors import Corrupt as Corrupt
+    from polyvec.core.errors import FormatError as FormatError
+    from polyvec.core.errors import FormatWarning as FormatWarning
+    from polyvec.core.errors import InputError as InputError
+    from polyvec.core.errors import LossyConversion as LossyConversion
+    from polyvec.core.errors import MissingExtra as MissingExtra
+    from polyvec.core.errors import PolyvecError as PolyvecError
+    from polyvec.core.errors import SizeMismatchWarning as SizeMismatchWarning
+    from polyvec.core.errors import Truncated as Truncated
+    from polyvec.core.errors import UnknownFormat as UnknownFormat
+    from polyvec.core.errors import Unsupported as Unsupported
+    from polyvec.core.files import Source as Source
+    from polyvec.core.format import Finding as Finding
+    from polyvec.core.format import Format as Format
+    from polyvec.core.sinks import Sink as Sink
+    from polyvec.core.vocab import Vocab as Vocab
+    from polyvec.formats import open as open
+    from polyvec.verbs.convert import Receipt as Receipt
+    from polyvec.verbs.convert import convert as convert
+    from polyvec.verbs.convert import write as write
+    from polyvec.verbs.describe import Description as Description
+    from polyvec.verbs.describe import describe as describe
+    from polyvec.verbs.merge import merge as merge
+    from polyvec.verbs.split import sample as sample
+    from polyvec.verbs.split import split as split
+    from polyvec.verbs.verify import Report as Report
+    from polyvec.verbs.verify import verify as verify
+
+# Where each public name lives. Loaded on first use, so that `import polyvec` and `polyvec --help` stay instant.
+_HOMES = {
+    "open": "formats",
+    "write": "verbs.convert",
+    "convert": "verbs.convert",
+    "Receipt": "verbs.convert",
+    "verify": "verbs.verify",
+    "Report": "verbs.verify",
+    "describe": "verbs.describe",
+    "Description": "verbs.describe",
+    "merge": "verbs.merge",
+    "split": "verbs.split",
+    "sample": "verbs.split",
+    "Collection": "core.collection",
+    "Column": "core.columns",
+    "Block": "core.blocks",
+    "Codec": "core.blocks",
+    "Extent": "core.blocks",
+    "Format": "core.format",
+    "Finding": "core.format",
+    "Source": "core.files",
+    "Sink": "core.sinks",
+    "Vocab": "core.vocab",
+    "PolyvecError": "core.errors",
+    "FormatError": "core.errors",
+    "UnknownFormat": "core.errors",
+    "AmbiguousFormat": "core.errors",
+    "Truncated": "core.errors",
+    "Corrupt": "core.errors",
+    "Unsupported": "core.errors",
+    "InputError": "core.errors",
+    "LossyConversion": "core.errors",
+    "MissingExtra": "core.errors",
+    "Cancelled": "core.errors",
+    "FormatWarning": "core.errors",
+    "SizeMismatchWarning": "core.errors",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'polyvec' has no attribute {name!r}")
+    value = getattr(import_module(f"polyvec.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

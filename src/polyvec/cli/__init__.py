@@ -1,0 +1,53 @@
+"""The command line: one file a command. Dropping a module with a ``command`` function (or, for a group, a typer
+``app``) into this folder adds it; `terminal` holds what commands share."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """The entry point: runs a command; every error is one line on standard error, never a traceback.
+
+    Exit codes: 0 ok, 1 bad or missing data, 2 usage, 130 interrupted.
+    """
+    if len(sys.argv) == 2 and sys.argv[1] == "--version":
+        from polyvec import __version__
+
+        print(f"polyvec {__version__}")
+        return
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns the exit code."""
+    import typer
+
+    from polyvec.cli.terminal import build, fail, show_warnings
+    from polyvec.core.errors import InputError, LossyConversion, MissingExtra, PolyvecError
+
+    # typer brings its own click or uses the installed one: its usage errors are told by what BadParameter is.
+    usage_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    show_warnings()
+    try:
+        result = build(arguments)(args=arguments, prog_name="polyvec", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except typer.Exit as stop:
+        return stop.exit_code
+    except usage_error as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see {context.command_path} --help)" if context is not None else ""
+        return fail(f"{error.format_message()}{hint}", 2)
+    except (typer.Abort, KeyboardInterrupt):
+        return fail("interrupted; nothing was left behind", 130)
+    except (InputError, LossyConversion, MissingExtra) as error:
+        return fail(str(error), 2)
+    except PolyvecError as error:
+        return fail(str(error), 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away: not our error
+        return 0
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return fail(f"{name}{(error.strerror or str(error)).lower()}", 1)

@@ -1,0 +1,1 @@
+"""The ground: errors, checked bytes, safe files, and the one model every format speaks."""

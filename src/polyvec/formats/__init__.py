@@ -1,0 +1,205 @@
+"""Bytes to Collection and back, one format a file. Dropping a module with a ``FORMAT`` into this folder adds it."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from polyvec.core.collection import Collection, concat
+from polyvec.core.errors import AmbiguousFormat, FormatError, FormatWarning, InputError, UnknownFormat
+from polyvec.core.files import Source, open_source
+from polyvec.core.format import Confidence, Format, Match
+from polyvec.core.shards import arrange, expand, is_pattern
+from polyvec.core.sidecars import attach_sidecars
+
+HEAD_BYTES = 4096
+
+_registered: list[Format] = []
+
+
+@cache
+def _discovered() -> tuple[Format, ...]:
+    found: list[Format] = []
+    for module in pkgutil.iter_modules(__path__):
+        loaded = import_module(f"{__name__}.{module.name}")
+        formats = getattr(loaded, "FORMATS", None) or [getattr(loaded, "FORMAT", None)]
+        found.extend(f for f in formats if f is not None)
+    return tuple(sorted(found, key=lambda f: f.name))
+
+
+def all_formats() -> list[Format]:
+    """Every format there is, by name."""
+    return [*_discovered(), *_registered]
+
+
+@contextmanager
+def registered(format: Format) -> Iterator[Format]:
+    """Add a format from outside this folder for a while (tests, notebooks)."""
+    _registered.append(format)
+    try:
+        yield format
+    finally:
+        _registered.remove(format)
+
+
+def find_format(name: str) -> tuple[Format, str]:
+    """A format and variant by name, alias or suffix: ``bins``, ``fbin``, ``.fbin``."""
+    wanted = name.lower().lstrip(".")
+    for format in all_formats():
+        if wanted == format.name:
+            return format, ""
+    for format in all_formats():
+        if wanted in format.aliases:
+            return format, format.aliases[wanted]
+        if f".{wanted}" in format.suffixes:
+            return format, wanted
+    raise InputError(f"unknown format {name!r}; there are {', '.join(f.name for f in all_formats())}")
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """The format chosen for a file, why, and every other reading that fits."""
+
+    format: Format
+    match: Match
+    others: tuple[tuple[Format, Match], ...] = ()
+
+
+def readings(source: Source) -> list[tuple[Format, Match]]:
+    """Every reading of a file by every format, surest first."""
+    head = source.read_at(0, HEAD_BYTES)
+    found = [(f, m) for f in all_formats() for m in f.sniff(head, source.size, source.suffix)]
+    return sorted(found, key=lambda pair: -pair[1].confidence)
+
+
+def detect(source: Source, format: str | None = None) -> Detection:
+    """The format of a file: by magic, then size equation and name, then name, then size equation alone."""
+    found = readings(source)
+    if format is not None:
+        chosen, variant = find_format(format)
+        others = tuple(pair for pair in found if pair[0] is not chosen)
+        own = next((m for f, m in found if f is chosen and (not variant or m.variant == variant)), None)
+        reason = f"asked for as {format}" + (f"; {own.reason}" if own else "; the bytes do not look like it")
+        own_variant = variant or (own.variant if own else "")
+        return Detection(chosen, Match(Confidence.NAMED, reason, own_variant), others)
+    if source.size == 0:
+        raise UnknownFormat("the file is empty", path=source.label, expected="an embedding file", found="0 bytes",
+                            remedy="name another file")  # fmt: skip
+    for confidence in (Confidence.MAGIC, Confidence.NAMED, Confidence.SUFFIX, Confidence.FITS):
+        level = [pair for pair in found if pair[1].confidence == confidence]
+        if len(level) > 1 and confidence in (Confidence.FITS, Confidence.NAMED):
+            names = ", ".join(m.variant or f.name for f, m in level)
+            raise AmbiguousFormat(
+                f"the file fits several formats: {names}", path=source.label, found=f"{source.size} bytes",
+                remedy=f"say which with --format (format=), for example --format {level[0][1].variant or level[0][0].name}",
+            )  # fmt: skip
+        if level:
+            others = tuple(pair for pair in found if pair is not level[0])
+            return Detection(level[0][0], level[0][1], others)
+    raise UnknownFormat(
+        "no format recognises this file", path=source.label, offset=0,
+        expected="one of " + ", ".join(f.name for f in all_formats()),
+        found=f"{source.size} bytes starting {_shown(source.read_at(0, 8))}",
+        remedy="say what it is with --format (format=), or convert it to npy first",
+    )  # fmt: skip
+
+
+def _shown(head: bytes) -> str:
+    kinds = {b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"PK\x03\x04": "a zip archive",
+             b"\x1f\x8b": "a gzip file", b"%PDF": "a PDF", b"\x28\xb5\x2f\xfd": "a zstd file",
+             b"\x80\x04": "a Python pickle", b"\x80\x02": "a Python pickle"}  # fmt: skip
+    for magic, kind in kinds.items():
+        if head.startswith(magic):
+            return f"{head.hex(' ')}: {kind}"
+    return head.hex(" ")
+
+
+def open(
+    where: str | os.PathLike[str] | bytes | Source, *, format: str | None = None, lenient: bool = False,
+    sidecars: bool = True, **own: Any,
+) -> Collection:  # fmt: skip
+    """Open an embedding file of any format, or a glob of shards, as one lazy `Collection`.
+
+    ``format`` forces a format or variant (``"fbin"``); ``lenient`` takes the whole rows of a file whose end is
+    missing; further options are the format's own. Raises `FormatError` on bad data, OSError on a missing file.
+    """
+    if isinstance(where, (str, os.PathLike)) and is_pattern(os.fspath(where)):
+        return _open_shards(os.fspath(where), format=format, lenient=lenient, sidecars=sidecars, **own)
+    source = open_source(where)
+    try:
+        detection = detect(source, format)
+        unknown = set(own) - set(detection.format.options)
+        if unknown:
+            raise InputError(f"{detection.format.name} has no option {', '.join(sorted(unknown))}")
+        try:
+            collection = detection.format.open(source, variant=detection.match.variant, lenient=lenient, **own)
+            for note in collection.notes:
+                warnings.warn(f"{source.label}: {note}", FormatWarning, stacklevel=2)
+            if sidecars and source.path is not None:
+                attach_sidecars(collection, source)
+        except FormatError as error:
+            raise _hinted(error.located(source.label), detection) from None
+    except BaseException:
+        source.close()
+        raise
+    collection.path = source.label
+    collection.format = detection.format.name
+    collection.reason = detection.match.reason
+    collection.on_close(source.close)
+    return collection
+
+
+def _hinted(error: FormatError, detection: Detection) -> FormatError:
+    """An error of a format chosen by name also tells what the bytes look like."""
+    if detection.match.confidence < Confidence.MAGIC:
+        better = [(f, m) for f, m in detection.others if m.confidence >= Confidence.FITS]
+        if better:
+            format, match = better[0]
+            hint = f"the bytes look like {match.variant or format.name} ({match.reason}): try --format {match.variant or format.name}"
+            error.remedy = f"{error.remedy}; {hint}" if error.remedy else hint
+    return error
+
+
+def _open_shards(pattern: str, **options: Any) -> Collection:
+    shards = arrange(expand(pattern))
+    for problem in shards.problems:
+        warnings.warn(problem, FormatWarning, stacklevel=3)
+    return open_many([os.fspath(p) for p in shards.paths], **options)
+
+
+def open_many(paths: list[str], **options: Any) -> Collection:
+    """Several files as one collection, in order; `InputError` where columns, dimensions or dtypes differ."""
+    opened: list[Collection] = []
+    try:
+        for path in paths:
+            opened.append(open(path, **options))
+            check_alike(opened[0], opened[-1])
+        return concat(opened)
+    except BaseException:
+        for collection in opened:
+            collection.close()
+        raise
+
+
+def check_alike(first: Collection, other: Collection) -> None:
+    """`InputError`, naming both, unless two collections have the same columns, dimensions and dtypes."""
+    if set(first.columns) != set(other.columns):
+        raise InputError(f"{other.path}: columns {sorted(other.columns)} differ from {sorted(first.columns)} of {first.path}")
+    for name, column in first.columns.items():
+        found = other[name]
+        if found.row_shape != column.row_shape or found.dtype != column.dtype:
+            raise InputError(
+                f"{other.path}: expected {_kind(column)} as in {first.path}, found {_kind(found)}; merge files of one kind"
+            )
+
+
+def _kind(column: Any) -> str:
+    dim = "x".join(map(str, column.row_shape)) or "1"
+    return f"dimension {dim} of {column.dtype}"

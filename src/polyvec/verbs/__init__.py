@@ -1,0 +1,1 @@
+"""What one does with a collection, one verb a file."""

@@ -1,0 +1,5 @@
+"""``python -m polyvec``: the command line."""
+
+from polyvec.cli import main
+
+main()

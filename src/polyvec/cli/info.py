@@ -1,0 +1,55 @@
+"""polyvec info: what a file is, how we know, and how its values look."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="A file of any format, or - for standard input.")],
+    format: Annotated[str | None, typer.Option("--format", help="Read it as this format (fbin, npy, cvc…).")] = None,
+    layout: Annotated[bool, typer.Option("--layout", help="Add a byte map of the file.")] = False,
+    lenient: Annotated[bool, typer.Option(help="Take the whole rows of a file whose end is missing.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what a file is: format and why, shape, dtype, encoding, size, norms and value range from a bounded sample.
+
+    Example:
+
+        $ polyvec info vectors.fbin --layout
+    """
+    from polyvec.cli.terminal import print_json, size, table
+    from polyvec.verbs.describe import describe
+
+    found = describe(file, format=format, layout=layout, lenient=lenient)
+    if json:
+        return print_json(found.to_dict())
+    print(f"{found.path}: {found.format}, {size(found.bytes)}")
+    print(f"  recognised by  {found.reason}")
+    for other in found.also_fits:
+        print(f"  also fits      {other}")
+    for c in found.columns:
+        print(f"  column         {c.name}: {' x '.join(f'{n:,}' for n in c.shape)} {c.dtype}, {c.encoding}, "
+              f"{size(c.decoded_bytes)} decoded")  # fmt: skip
+        if c.sampled:
+            print(f"                 values {c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.4g}; "
+                  f"norms {c.norm_min:.4g} to {c.norm_max:.4g}, mean {c.norm_mean:.4g} ({c.sampled:,} rows sampled)")  # fmt: skip
+    if found.vocab is not None:
+        print(f"  words          {found.vocab:,}")
+    if found.ids is not None:
+        print(f"  ids            {found.ids}")
+    if found.records is not None:
+        print(f"  records        {', '.join(found.records)}")
+    for key, value in found.metadata.items():
+        print(f"  metadata       {key}: {str(value)[:100]}")
+    for name in found.sidecars:
+        print(f"  beside         {name}")
+    for warning in found.warnings:
+        print(f"  warning        {warning}")
+    if found.layout is not None:
+        print()
+        rows = [(f"{s.offset:,}", f"{s.size:,}", s.name, s.note) for s in found.layout]
+        print(table(("offset", "bytes", "what", "value"), rows, right=(0, 1)))
+    return None

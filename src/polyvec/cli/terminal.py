@@ -1,0 +1,116 @@
+"""What commands share: building the program, one-line errors, tables, JSON, sizes in words."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+HELP = "Open, check, convert, shrink and search any embedding file, and know exactly what you lost."
+
+
+def command_names() -> list[str]:
+    """The commands, by the names of their files."""
+    folder = str(Path(__file__).parent)
+    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name not in ("terminal", "receipts"))
+
+
+def build(arguments: Sequence[str] = ()) -> Any:
+    """The program as a click command. Only the named command's module is loaded, where one is named."""
+    app = typer.Typer(help=HELP, rich_markup_mode=None, no_args_is_help=True, add_completion=False,
+                      context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
+    app.callback()(_root)
+    names = command_names()
+    named = [a for a in arguments[:1] if a in names]
+    for name in named or names:
+        module = import_module(f"polyvec.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(module.command)
+    return typer.main.get_command(app)
+
+
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if version:
+        from polyvec import __version__
+
+        typer.echo(f"polyvec {__version__}")
+        raise typer.Exit
+
+
+def fail(message: str, code: int) -> int:
+    """Print one line on standard error; returns the exit code."""
+    print(f"polyvec: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def show_warnings() -> None:
+    """Python warnings as one line each on standard error."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"polyvec: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+    warnings.showwarning = show
+    warnings.simplefilter("ignore")
+    from polyvec.core.errors import FormatWarning
+
+    warnings.simplefilter("always", FormatWarning)
+
+
+def note(message: str) -> None:
+    """One line for the person, on standard error, so that standard output stays for data."""
+    print(message, file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """A value as JSON on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if hasattr(value, "item"):
+        return value.item()
+    return str(value)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[int] = ()) -> str:
+    """A plain table; columns in ``right`` are aligned to the right."""
+    cells = [[str(h) for h in headings], *([str(c) for c in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
+    lines = []
+    for number, row in enumerate(cells):
+        parts = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        lines.append("  ".join(parts).rstrip())
+        if number == 0:
+            lines.append("  ".join("-" * w for w in widths))
+    return "\n".join(lines)
+
+
+def size(count: float) -> str:
+    """Bytes in words: 1,234 B, 12.3 MB."""
+    if count < 10_000:
+        return f"{int(count):,} B"
+    for unit in ("kB", "MB", "GB", "TB"):
+        count /= 1000
+        if count < 1000 or unit == "TB":
+            return f"{count:.1f} {unit}"
+    return ""
+
+
+def progress(quiet: bool = False) -> Any:
+    """The callback a command hands to a verb: a bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        return None
+    from polyvec.core.progress import bar
+
+    return bar()

@@ -1,0 +1,65 @@
+"""Affine uint8: ``value = code * scale + min``, with one min and scale for all rows it encodes.
+
+The arithmetic is float32 with two roundings, never a fused multiply-add, so that every reader gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from polyvec import kernels
+from polyvec.core.blocks import Array, Block, Codec, PartTypes
+from polyvec.core.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class AffineUint8(Codec):
+    """256 even steps from ``minimum`` on, ``scale`` apart. Constant rows get scale 1 and code 0."""
+
+    name: ClassVar[str] = "affine-uint8"
+    fit_scope: ClassVar[str] = "chunk"
+    minimum: float
+    scale: float
+
+    def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
+        return {"codes": (np.dtype(np.uint8), row_shape)}
+
+    @classmethod
+    def fit(cls, rows: Iterable[Array]) -> Self:
+        """Min and scale over all the rows; NaN and infinity are refused, with their place."""
+        low, high, start = np.float32(np.inf), np.float32(-np.inf), 0
+        for piece in rows:
+            piece = np.ascontiguousarray(piece, np.float32)
+            if piece.size:
+                least, most, finite = kernels.f32_min_max(piece)
+                if not finite:
+                    refuse_non_finite(piece, start)
+                low, high = min(low, np.float32(least)), max(high, np.float32(most))
+            start += len(piece)
+        if low > high:
+            return cls(0.0, 1.0)
+        with np.errstate(over="ignore"):
+            scale = np.float32((high - low) / np.float32(255.0))
+        if not np.isfinite(scale):
+            raise InputError(f"values from {low:g} to {high:g} span more than float32 can scale; choose raw or bfloat16")
+        return cls(float(low), float(scale) if scale > 0 else 1.0)
+
+    def encode(self, rows: Array) -> dict[str, Array]:
+        rows = np.ascontiguousarray(rows, np.float32)
+        return {"codes": kernels.f32_to_u8(rows, self.minimum, self.scale).reshape(rows.shape)}
+
+    def decode(self, block: Block, out: Array | None = None) -> Array:
+        return kernels.u8_to_f32(block.parts["codes"], self.minimum, self.scale, out)
+
+
+def refuse_non_finite(rows: Array, start: int = 0) -> None:
+    """`InputError` naming the first NaN or infinity."""
+    bad = np.argwhere(~np.isfinite(rows))
+    if len(bad):
+        row, *rest = map(int, bad[0])
+        place = f"row {start + row}" + (f", column {rest[0]}" if rest else "")
+        raise InputError(f"{rows[tuple(bad[0])]} in {place} cannot be stored as int8; remove it, or choose float16 or raw")

@@ -1,0 +1,56 @@
+"""float16 and bfloat16: float32 rows kept in two bytes a value, rounded to nearest even."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+
+from polyvec import kernels
+from polyvec.core.blocks import Array, Block, Codec, PartTypes
+from polyvec.core.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Float16(Codec):
+    """IEEE half precision. Values beyond 65504 are refused unless ``allow_overflow``."""
+
+    name: ClassVar[str] = "float16"
+    allow_overflow: bool = False
+
+    def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
+        return {"codes": (np.dtype("<f2"), row_shape)}
+
+    def encode(self, rows: Array) -> dict[str, Array]:
+        rows = np.ascontiguousarray(rows, np.float32)
+        codes = kernels.f32_to_f16(rows).view("<f2").reshape(rows.shape)
+        if not self.allow_overflow:
+            bad = np.isinf(codes) & np.isfinite(rows)
+            if bad.any():
+                where = np.argwhere(bad)[0]
+                raise InputError(f"{rows[tuple(where)]:g} at {tuple(map(int, where))} does not fit float16 (at most "
+                                 "65504); choose bfloat16, or allow_overflow=True to store infinity")  # fmt: skip
+        return {"codes": codes}
+
+    def decode(self, block: Block, out: Array | None = None) -> Array:
+        return kernels.f16_to_f32(block.parts["codes"], out)
+
+
+@dataclass(frozen=True, slots=True)
+class BFloat16(Codec):
+    """The upper half of a float32: its range, with eight bits of precision."""
+
+    name: ClassVar[str] = "bfloat16"
+
+    def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
+        return {"codes": (np.dtype(ml_dtypes.bfloat16), row_shape)}
+
+    def encode(self, rows: Array) -> dict[str, Array]:
+        rows = np.ascontiguousarray(rows, np.float32)
+        codes: np.ndarray[Any, Any] = kernels.f32_to_bf16(rows)
+        return {"codes": codes.view(ml_dtypes.bfloat16).reshape(rows.shape)}
+
+    def decode(self, block: Block, out: Array | None = None) -> Array:
+        return kernels.bf16_to_f32(block.parts["codes"].view(np.uint16), out)

@@ -1,0 +1,31 @@
+"""Rows into a sink: copied inside the kernel where they lie as they must, else block by block."""
+
+from __future__ import annotations
+
+from polyvec.codecs import transcode
+from polyvec.core.blocks import Codec
+from polyvec.core.columns import Column
+from polyvec.core.format import WriteOptions
+from polyvec.core.sinks import COPY_STEP, Sink
+
+
+def write_rows(sink: Sink, column: Column, codec: Codec, options: WriteOptions) -> None:
+    """Append all rows of a column, encoded by ``codec``; progress counts rows."""
+    segments = column.segments(codec)
+    done = 0
+    if segments is None:
+        for block in column.blocks(options.chunk_rows, reuse=True):
+            sink.write(transcode(block, codec).parts["codes"])
+            done += block.rows
+            if options.progress:
+                options.progress(done, column.rows)
+        return
+    width = codec.row_bytes(column.row_shape) or 1
+    step = options.chunk_rows or max(1, COPY_STEP // width)
+    for segment in segments:
+        for at in range(0, segment.rows, step):
+            rows = min(step, segment.rows - at)
+            sink.copy_from(segment.source, segment.offset + at * width, rows * width)
+            done += rows
+            if options.progress:
+                options.progress(done, column.rows)

@@ -1,0 +1,220 @@
+"""Collection: what a file holds. Lazy; a context manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.core.blocks import Array
+from polyvec.core.columns import ArrayColumn, Column
+from polyvec.core.errors import InputError
+from polyvec.core.records import ConcatRecords, Records, as_records
+from polyvec.core.views import ConcatColumn, RangeColumn, TakeColumn
+from polyvec.core.vocab import Strings, Vocab, as_vocab
+
+Ids = Column | Strings
+
+
+class Collection:
+    """Named columns (row counts may differ), ``vocab``, ``records``, ``ids`` and ``metadata``.
+
+    ``vectors`` is the main column; ``rows, dim, vocab, records, ids`` refer to it.
+
+    >>> import numpy as np
+    >>> c = Collection.from_arrays(np.eye(3, dtype=np.float32), vocab=["a", "b", "c"])
+    >>> c.rows, c.dim, c.vocab.index("b"), c.vectors[1]
+    (3, 3, 1, array([0., 1., 0.], dtype=float32))
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        *,
+        main: str | None = None,
+        vocab: Vocab | None = None,
+        records: Records | None = None,
+        ids: Ids | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        format: str = "memory",
+        path: str | None = None,
+        notes: Sequence[str] = (),
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self.columns: dict[str, Column] = dict(columns)
+        if not self.columns:
+            raise InputError("a collection needs at least one column")
+        self.main = main or next(iter(self.columns))
+        self.vocab = vocab
+        self.records = records
+        self.ids = ids
+        self.metadata: dict[str, Any] = dict(metadata or {})
+        self.format = format
+        self.path = path
+        self.notes: list[str] = list(notes)
+        self.sidecars: list[str] = []  # files beside this one that words, records or ids came from
+        self.reason = ""
+        self._closers: list[Callable[[], None]] = [close] if close else []
+
+    @classmethod
+    def from_arrays(
+        cls,
+        vectors: Array | Mapping[str, Array],
+        *,
+        vocab: Any = None,
+        records: Any = None,
+        ids: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+        main: str | None = None,
+    ) -> Collection:
+        """A collection in memory: one 2-D array, or named arrays whose first is the main column."""
+        arrays = dict(vectors) if isinstance(vectors, Mapping) else {"vectors": vectors}
+        columns: dict[str, Column] = {}
+        for name, value in arrays.items():
+            array = np.asarray(value)
+            if array.ndim == 0 or array.dtype.kind not in "fiubV" or array.dtype.hasobject:
+                raise InputError(f"column {name!r}: expected numbers with at least one dimension, "
+                                 f"found shape {array.shape} of {array.dtype}")  # fmt: skip
+            columns[name] = ArrayColumn(name, array)
+        rows = columns[main or next(iter(columns))].rows
+        found = as_records(records)
+        if found is not None and len(found) != rows:
+            raise InputError(f"there are {len(found)} records for {rows} rows; give one record a row")
+        return cls(columns, main=main, vocab=as_vocab(vocab, rows), records=found, ids=as_ids(ids, rows),
+                   metadata=metadata)  # fmt: skip
+
+    @property
+    def vectors(self) -> Column:
+        """The main column."""
+        return self.columns[self.main]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the main column."""
+        return self.vectors.rows
+
+    @property
+    def dim(self) -> int:
+        """Values in a row of the main column; 1 where rows are single values."""
+        shape = self.vectors.row_shape
+        return shape[0] if shape else 1
+
+    def __getitem__(self, name: str) -> Column:
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}") from None
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def select(self, name: str) -> Collection:
+        """The same collection with one column, which becomes the main one. What belongs to other rows is left out."""
+        column = self[name]
+        same = column.rows == self.rows
+        return self._derive({name: column}, name, self.vocab if same else None, self.records if same else None,
+                            self.ids if same else None)  # fmt: skip
+
+    def slice(self, start: int, stop: int) -> Collection:
+        """Rows ``start`` to ``stop``; columns of another length are left out."""
+        rows = range(start, stop)
+        columns = {n: RangeColumn(c, start, stop) for n, c in self.columns.items() if c.rows == self.rows}
+        return self._derive(columns, self.main, *self._aligned(rows))
+
+    def take(self, rows: Sequence[int] | NDArray[Any]) -> Collection:
+        """Chosen rows, by an array of indices or a range; columns of another length are left out."""
+        columns = {n: TakeColumn(c, rows) for n, c in self.columns.items() if c.rows == self.rows}
+        return self._derive(columns, self.main, *self._aligned(rows))
+
+    def _aligned(self, rows: Any) -> tuple[Vocab | None, Records | None, Ids | None]:
+        ids: Ids | None = None
+        if isinstance(self.ids, Strings):
+            ids = self.ids.view(rows)
+        elif self.ids is not None:
+            ids = TakeColumn(self.ids, rows)
+        return (
+            self.vocab.view(rows) if self.vocab is not None else None,
+            self.records.view(rows) if self.records is not None else None,
+            ids,
+        )
+
+    def _derive(self, columns: Mapping[str, Column], main: str, vocab: Vocab | None, records: Records | None,
+                ids: Ids | None) -> Collection:  # fmt: skip
+        return Collection(columns, main=main, vocab=vocab, records=records, ids=ids, metadata=self.metadata,
+                          format=self.format, path=self.path)  # fmt: skip
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Also call ``close`` when the collection is closed."""
+        self._closers.append(close)
+
+    def close(self) -> None:
+        """Release the file."""
+        while self._closers:
+            self._closers.pop()()
+
+    def __enter__(self) -> Collection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{n} {'x'.join(map(str, c.shape))} {c.dtype}" for n, c in self.columns.items())
+        return f"<Collection {self.format}: {columns}>"
+
+
+def as_ids(value: Any, rows: int) -> Ids | None:
+    """Ids from integers or strings, one a row."""
+    if value is None or isinstance(value, (Column, Strings)):
+        ids: Ids | None = value
+    else:
+        array = np.asarray(value)
+        if array.dtype.kind in "iu":
+            ids = ArrayColumn("ids", array.astype(np.int64))
+        elif array.dtype.kind in "UO" and all(isinstance(v, str) for v in value):
+            ids = Strings.from_words(value, label="ids")
+        else:
+            raise InputError(f"ids must be integers or strings, not {array.dtype}")
+    if ids is not None and len(ids) != rows:
+        raise InputError(f"there are {len(ids)} ids for {rows} rows; give one id a row")
+    return ids
+
+
+def concat(collections: Sequence[Collection]) -> Collection:
+    """Collections of equal columns, one after the other. What only some of them hold is left out, with a note."""
+    first = collections[0]
+    columns = {name: ConcatColumn(name, [c[name] for c in collections]) for name in first.columns}
+    notes = []
+
+    def joined(what: str, join: Callable[[list[Any]], Any]) -> Any:
+        held = [getattr(c, what) for c in collections]
+        if all(h is not None for h in held):
+            return join(held)
+        if any(h is not None for h in held):
+            notes.append(f"{what} left out: only {sum(h is not None for h in held)} of {len(held)} inputs have them")
+        return None
+
+    def join_ids(held: list[Ids]) -> Ids | None:
+        if all(isinstance(ids, Strings) for ids in held):
+            return Strings.concat([ids for ids in held if isinstance(ids, Strings)])
+        if all(isinstance(ids, Column) for ids in held):
+            return ConcatColumn("ids", [ids for ids in held if isinstance(ids, Column)])
+        notes.append("ids left out: some inputs have numbers, others strings")
+        return None
+
+    result = Collection(
+        columns,
+        main=first.main,
+        vocab=joined("vocab", lambda held: Vocab(Strings.concat([v.words for v in held]))),
+        records=joined("records", ConcatRecords),
+        ids=joined("ids", join_ids),
+        metadata=first.metadata,
+        format=first.format,
+        path=first.path,
+        notes=notes,
+    )
+    for collection in collections:
+        result.on_close(collection.close)
+    return result

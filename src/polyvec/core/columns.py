@@ -1,0 +1,366 @@
+"""Column: named rows, read lazily. From a file's extents, an array, or other columns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
+from polyvec.core.errors import Corrupt, FormatError
+from polyvec.core.files import Source
+from polyvec.kernels.checksum import crc32
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Packed rows as they lie in a file: what can be copied without being read."""
+
+    source: Source
+    offset: int
+    size: int
+    rows: int
+
+
+class Column(ABC):
+    """``name, shape, dtype`` (logical) and ``encoding``; rows by slice, index, batch or block."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    encoding: str
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.shape[0]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row: ``(dim,)`` for vectors, ``()`` for one value a row."""
+        return self.shape[1:]
+
+    @property
+    def codec(self) -> Codec | None:
+        """The codec that all rows share; None where pieces differ."""
+        return None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the decoded column."""
+        return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
+
+    @abstractmethod
+    def blocks(
+        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
+    ) -> Iterator[Block]:
+        """Blocks of at most ``rows`` rows, in order. With ``reuse`` a block is valid until the next is asked for."""
+
+    def extents(self, start: int = 0, stop: int | None = None) -> Iterator[Extent]:
+        """The unread pieces; none where rows do not lie in a file as they are."""
+        return iter(())
+
+    def segments(self, codec: Codec) -> list[Segment] | None:
+        """Where the rows lie packed in files, encoded just as ``codec`` does; None where they do not."""
+        return None
+
+    def batches(self, rows: int = 65536) -> Iterator[Array]:
+        """Decoded rows, ``rows`` at a time."""
+        for start in range(0, self.rows, rows):
+            yield self[start : start + rows]
+
+    def to_numpy(self, out: Array | None = None) -> Array:
+        """All rows, decoded, into ``out`` where it is given."""
+        return self._read(0, self.rows, out)
+
+    def _read(self, start: int, stop: int, out: Array | None = None) -> Array:
+        shape = (stop - start, *self.row_shape)
+        if out is None:
+            out = np.empty(shape, self.dtype)
+        elif out.shape != shape or out.dtype != self.dtype:
+            raise ValueError(f"out must be {shape} {self.dtype}, not {out.shape} {out.dtype}")
+        for block in self.blocks(start=start, stop=stop, reuse=True):
+            at = block.start - start
+            block.decode(out[at : at + block.rows])
+        return out
+
+    def take(self, indices: Array) -> Array:
+        """Rows by index, in the order given; neighbours are read together."""
+        indices = np.asarray(indices, np.int64)
+        out = np.empty((len(indices), *self.row_shape), self.dtype)
+        order = np.argsort(indices, kind="stable")
+        wanted = indices[order]
+        breaks = np.flatnonzero(np.diff(wanted) > 1) + 1
+        for run in np.split(np.arange(len(wanted)), breaks):
+            if not len(run):
+                continue
+            first, last = int(wanted[run[0]]), int(wanted[run[-1]])
+            limit = rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES)
+            for at in range(first, last + 1, limit):
+                end = min(at + limit, last + 1)
+                inside = run[(wanted[run] >= at) & (wanted[run] < end)]
+                out[order[inside]] = self._read(at, end)[wanted[inside] - at]
+        return out
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(self.rows)
+            if step == 1:
+                return self._read(start, max(start, stop))
+            return self.take(np.arange(start, stop, step))
+        if isinstance(key, (int, np.integer)):
+            row = int(key) + (self.rows if key < 0 else 0)
+            if not 0 <= row < self.rows:
+                raise IndexError(f"row {key} of column {self.name!r} with {self.rows} rows")
+            return self._read(row, row + 1)[0]
+        array = np.asarray(key)
+        if array.dtype == bool:
+            if array.shape != (self.rows,):
+                raise IndexError(f"a mask must have one entry a row ({self.rows}), not {array.shape}")
+            array = np.flatnonzero(array)
+        if array.size and (array.min() < -self.rows or array.max() >= self.rows):
+            raise IndexError(f"rows of column {self.name!r} are 0 to {self.rows - 1}")
+        return self.take(np.where(array < 0, array + self.rows, array))
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __iter__(self) -> Iterator[Array]:
+        for batch in self.batches(4096):
+            yield from batch
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("a column is read from its file: an array of it is always a copy")
+        array = self.to_numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype}, {self.encoding})"
+
+
+class FileColumn(Column):
+    """Rows in one file, as the extents a format found there. CRCs are checked where whole extents are read."""
+
+    def __init__(
+        self, name: str, source: Source, extents: Sequence[Extent], *, row_shape: tuple[int, ...],
+        encoding: str, dtype: np.dtype[Any] | None = None, check: bool = True,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.source = source
+        self.encoding = encoding
+        self.check = check
+        self._extents = tuple(extents)
+        self._starts = [extent.start for extent in self._extents]
+        rows = self._extents[-1].start + self._extents[-1].rows if self._extents else 0
+        self.shape = (rows, *row_shape)
+        self.dtype = dtype or (self._extents[0].codec.dtype if self._extents else np.dtype(np.float32))
+
+    @property
+    def codec(self) -> Codec | None:
+        first = self._extents[0].codec if self._extents else None
+        return first if all(e.codec == first for e in self._extents) else None
+
+    def extents(self, start: int = 0, stop: int | None = None) -> Iterator[Extent]:
+        """The extents that hold rows ``start`` to ``stop``, cut to them where their codec can be sliced."""
+        stop = self.rows if stop is None else stop
+        if start >= stop:
+            return
+        for extent in self._extents[max(0, bisect_right(self._starts, start) - 1) :]:
+            if extent.start >= stop:
+                break
+            low, high = max(0, start - extent.start), min(extent.rows, stop - extent.start)
+            if low >= high:
+                continue
+            sliceable = extent.codec.row_bytes(self.row_shape) is not None
+            yield extent.slice(low, high, self.row_shape) if sliceable else extent
+
+    def segments(self, codec: Codec) -> list[Segment] | None:
+        segments = []
+        for extent in self._extents:
+            packed = extent.stride is None and not extent.others and extent.crc is None
+            if not packed or not same_codes(extent.codec, codec, self.row_shape):
+                return None
+            segments.append(Segment(self.source, extent.offset, extent.size, extent.rows))
+        return segments
+
+    def blocks(
+        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
+    ) -> Iterator[Block]:
+        rows = rows or rows_per_block(self.dtype, self.row_shape)
+        stop = self.rows if stop is None else min(stop, self.rows)
+        scratch = _Scratch() if reuse else None
+        for extent in self.extents(start, stop):
+            if extent.codec.row_bytes(self.row_shape) is None:
+                block = read_extent(self.source, extent, self.row_shape, check=self.check)
+                low, high = max(0, start - extent.start), min(extent.rows, stop - extent.start)
+                yield from _decoded_slices(block, low, high, rows)
+                continue
+            checked = self.check and extent.crc is not None
+            crc = 0
+            for at in range(0, extent.rows, rows):
+                piece = extent.slice(at, min(at + rows, extent.rows), self.row_shape)
+                block = read_extent(self.source, piece, self.row_shape, scratch)
+                if checked:
+                    crc = _crc32(block.parts["codes"], crc)
+                yield block
+            if checked and crc != extent.crc:
+                raise _crc_error(self.source, extent, crc)
+
+    def _read(self, start: int, stop: int, out: Array | None = None) -> Array:
+        if out is None:
+            out = np.empty((stop - start, *self.row_shape), self.dtype)
+        straight = out.flags.c_contiguous and out.dtype == self.dtype and out.shape[1:] == self.row_shape
+        if not straight or len(out) != stop - start:
+            return super()._read(start, stop, out)
+        for extent in self.extents(start, stop):
+            plain = extent.stride is None and extent.codec.name == "raw" and extent.crc is None
+            if not plain or extent.codec.dtype != out.dtype:
+                return super()._read(start, stop, out)
+            at = extent.start - start
+            self.source.read_into(extent.offset, out[at : at + extent.rows])
+        return out
+
+    def view(self) -> Array | None:
+        """A read-only zero-copy view of the rows, where they lie raw, packed and in one piece; else None."""
+        if len(self._extents) != 1 or self._extents[0].codec.name != "raw" or self._extents[0].stride:
+            return None
+        extent = self._extents[0]
+        return self.source.view(extent.offset, extent.size).view(extent.codec.dtype).reshape(self.shape)
+
+
+class _Scratch:
+    """Buffers that successive blocks share, so that a stream touches no new pages."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Array] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        size = int(np.prod(shape)) * dtype.itemsize
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.nbytes < size:
+            buffer = self._buffers[name] = np.empty(size, np.uint8)
+        return buffer[:size].view(dtype).reshape(shape)
+
+
+def read_extent(
+    source: Source, extent: Extent, row_shape: tuple[int, ...], scratch: _Scratch | None = None, *, check: bool = False
+) -> Block:
+    """Read an extent into a block, still encoded."""
+    make = scratch.array if scratch else lambda _name, shape, dtype: np.empty(shape, dtype)
+    types = extent.codec.parts(row_shape)
+    places = {part.name: part.offset for part in extent.others}
+    parts: dict[str, Array] = {}
+    for name, (dtype, shape) in types.items():
+        if name == "codes" and extent.codec.row_bytes(row_shape) is None:
+            array = make(name, (extent.size,), np.dtype(np.uint8))
+            source.read_into(extent.offset, array)
+        elif name == "codes" and extent.stride is not None:
+            width = dtype.itemsize * int(np.prod(shape))
+            span = (extent.rows - 1) * extent.stride + width if extent.rows else 0
+            raw = make(name, (span,), np.dtype(np.uint8))
+            source.read_into(extent.offset, raw)
+            strided = np.lib.stride_tricks.as_strided(raw, (extent.rows, width), (extent.stride, 1), writeable=False)
+            array = np.ascontiguousarray(strided).view(dtype).reshape(extent.rows, *shape)
+        else:
+            array = make(name, (extent.rows, *shape), dtype)
+            source.read_into(extent.offset if name == "codes" else places[name], array)
+        parts[name] = array
+    if check and extent.crc is not None and (found := _crc32(parts["codes"], 0)) != extent.crc:
+        raise _crc_error(source, extent, found)
+    return Block(extent.start, parts, extent.codec, extent.rows)
+
+
+def _decoded_slices(block: Block, low: int, high: int, rows: int) -> Iterator[Block]:
+    """Raw blocks of a block whose codes cannot be sliced: it is decoded once, then cut."""
+    if low == 0 and high == block.rows and block.rows <= rows:
+        yield block
+        return
+    decoded = block.decode()
+    codec = Raw(decoded.dtype)
+    for at in range(low, high, rows):
+        end = min(at + rows, high)
+        yield Block(block.start + at, {"codes": decoded[at:end]}, codec, end - at)
+
+
+def _crc32(array: Array, value: int) -> int:
+    return crc32(array.reshape(-1).view(np.uint8), value)
+
+
+def _crc_error(source: Source, extent: Extent, found: int) -> FormatError:
+    return Corrupt(
+        f"rows {extent.start} to {extent.start + extent.rows - 1} fail their checksum", path=source.label,
+        offset=extent.offset, field="crc32", expected=f"{extent.crc:#010x}", found=f"{found:#010x}",
+        remedy="restore the file from its source",
+    )  # fmt: skip
+
+
+def same_codes(one: Codec, other: Codec, row_shape: tuple[int, ...]) -> bool:
+    """Whether two codecs store the same bytes for the same rows: equal, or plain casts of one width."""
+    if one == other:
+        return True
+    plain = {"raw", "float16", "bfloat16"}
+    return {one.name, other.name} <= plain and one.parts(row_shape) == other.parts(row_shape)
+
+
+class ArrayColumn(Column):
+    """Rows that are in memory: an array, or the parts of any codec."""
+
+    def __init__(self, name: str, array: Array, *, codec: Codec | None = None, encoding: str | None = None,
+                 parts: dict[str, Array] | None = None, shape: tuple[int, ...] | None = None) -> None:  # fmt: skip
+        self.name = name
+        self._codec = codec or Raw(array.dtype)
+        self._parts = parts or {"codes": array}
+        self.shape = shape or array.shape
+        self.dtype = self._codec.dtype
+        self.encoding = encoding or self._codec.name
+
+    @property
+    def codec(self) -> Codec | None:
+        return self._codec
+
+    def blocks(
+        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
+    ) -> Iterator[Block]:
+        rows = rows or rows_per_block(self.dtype, self.row_shape)
+        stop = self.rows if stop is None else min(stop, self.rows)
+        for at in range(start, stop, rows):
+            end = min(at + rows, stop)
+            yield Block(at, {name: part[at:end] for name, part in self._parts.items()}, self._codec, end - at)
+
+    def view(self) -> Array | None:
+        """A read-only view of the array."""
+        if self._codec.name != "raw":
+            return None
+        view = self._parts["codes"].view()
+        view.flags.writeable = False
+        return view
+
+
+class ReaderColumn(Column):
+    """Rows that another library reads (HDF5, Arrow): ``read(start, stop)`` gives decoded rows."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any],
+                 read: Callable[[int, int], Array], *, encoding: str = "raw") -> None:  # fmt: skip
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.encoding = encoding
+        self._reader = read
+
+    @property
+    def codec(self) -> Codec | None:
+        return Raw(self.dtype)
+
+    def blocks(
+        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
+    ) -> Iterator[Block]:
+        rows = rows or rows_per_block(self.dtype, self.row_shape)
+        stop = self.rows if stop is None else min(stop, self.rows)
+        for at in range(start, stop, rows):
+            end = min(at + rows, stop)
+            yield Block(at, {"codes": self._reader(at, end)}, Raw(self.dtype), end - at)

@@ -1,0 +1,174 @@
+"""Sources: checked reads by offset, over a local file, bytes in memory or standard input."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.core.errors import FormatError, Truncated
+
+Bytes = NDArray[np.uint8]
+
+
+class Source:
+    """A file to read: local (pread, or mmap for views) or bytes in memory. A context manager.
+
+    Reads go through pread, never through a mapping, so a file that shrinks while it is read gives a
+    `Truncated` error and not a bus error; `view` maps, for those who ask for zero copies.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, *, data: bytes | None = None,
+                 name: str | None = None) -> None:  # fmt: skip
+        self.path = None if path is None else Path(path)
+        self.name = name or (self.path.name if self.path else "<bytes>")
+        self.label = str(self.path) if self.path else self.name  # how messages name it
+        self._data = None if data is None else memoryview(data)
+        self._file: BinaryIO | None = None
+        self._map: mmap.mmap | None = None
+        self._lock = threading.Lock()
+        self.bytes_read = 0  # what selective reading promises can be counted
+        if self._data is not None:
+            self.size = len(self._data)
+        else:
+            assert self.path is not None
+            if self.path.is_dir():
+                raise FormatError(
+                    "this is a directory, not a file", path=str(self.path), remedy="name a file in it, or a glob"
+                )
+            self._file = self.path.open("rb", buffering=0)
+            self.size = os.fstat(self._file.fileno()).st_size
+            if not os.path.isfile(self.path):
+                self._spool()
+
+    def _spool(self) -> None:
+        """A pipe or a device has no offsets: keep its bytes in an unnamed temporary file."""
+        assert self._file is not None
+        spool = tempfile.TemporaryFile(buffering=0)
+        while piece := self._file.read(1 << 20):
+            spool.write(piece)
+        self._file.close()
+        self._file = spool  # type: ignore[assignment]
+        self.size = os.fstat(spool.fileno()).st_size
+
+    @classmethod
+    def from_stdin(cls) -> Source:
+        """Standard input, spooled to an unnamed temporary file because formats read by offset."""
+        source = cls(None, data=b"", name="<stdin>")
+        source._data = None
+        source._file = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
+        source._spool()
+        return source
+
+    @property
+    def suffix(self) -> str:
+        """The lower-case suffix that names the kind; ``.crop_nb_N``, a cut download's mark, is passed over."""
+        parts = self.name.split(".")
+        while len(parts) > 1 and parts[-1].startswith("crop_nb_"):
+            parts.pop()
+        return f".{parts[-1].lower()}" if len(parts) > 1 else ""
+
+    @property
+    def fd(self) -> int | None:
+        """The file descriptor, where there is one: for copies inside the kernel."""
+        return None if self._file is None else self._file.fileno()
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes at ``offset``: fewer only at the end of the file."""
+        size = max(0, min(size, self.size - offset))
+        if size == 0:
+            return b""
+        self.bytes_read += size
+        if self._data is not None:
+            return bytes(self._data[offset : offset + size])
+        pieces = []
+        while size:
+            piece = os.pread(self._fileno(), min(size, 1 << 30), offset)
+            if not piece:
+                break
+            pieces.append(piece)
+            offset += len(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read_into(self, offset: int, out: NDArray[Any]) -> None:
+        """Fill a C-contiguous array from ``offset``; `Truncated` when the bytes are not there."""
+        view = memoryview(out.reshape(-1).view(np.uint8)) if out.size else memoryview(b"")
+        size = len(view)
+        if offset < 0 or offset + size > self.size:
+            raise Truncated("the file ends inside its data", path=self.label, offset=offset,
+                            expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
+        self.bytes_read += size
+        if self._data is not None:
+            view[:] = self._data[offset : offset + size]
+            return
+        done = 0
+        while done < size:
+            got = os.preadv(self._fileno(), [view[done : done + (1 << 30)]], offset + done)
+            if not got:
+                raise Truncated("the file became shorter while it was read", path=self.label, offset=offset + done)
+            done += got
+
+    def view(self, offset: int, size: int) -> Bytes:
+        """A read-only zero-copy view of the bytes (mapped on first use)."""
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise Truncated("the file ends inside its data", path=self.label, offset=offset,
+                            expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
+        if size == 0:
+            return np.empty(0, np.uint8)
+        if self._data is not None:
+            array = np.frombuffer(self._data, np.uint8, size, offset)
+            array.flags.writeable = False
+            return array
+        with self._lock:
+            if self._map is None:
+                self._map = mmap.mmap(self._fileno(), 0, access=mmap.ACCESS_READ)
+        return np.frombuffer(self._map, np.uint8, size, offset)
+
+    def sibling(self, name: str) -> Source | None:
+        """Another file of the same export, in the same folder; None where there is none."""
+        if self.path is None:
+            return None
+        other = self.path.with_name(name)
+        return Source(other) if other.is_file() else None
+
+    def _fileno(self) -> int:
+        if self._file is None:
+            raise ValueError(f"{self.name} is closed")
+        return self._file.fileno()
+
+    def close(self) -> None:
+        """Release the file. Views handed out stay valid: the mapping lives as long as they do."""
+        self._map = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is None:
+            raise TypeError(f"{self.name} lives in this process only and cannot be pickled")
+        return Source, (self.path,)
+
+
+def open_source(where: str | os.PathLike[str] | bytes | Source) -> Source:
+    """A `Source` over a path, ``-`` (standard input), bytes, or a source as it is."""
+    if isinstance(where, Source):
+        return where
+    if isinstance(where, (bytes, bytearray, memoryview)):
+        return Source(None, data=bytes(where))
+    if os.fspath(where) == "-":
+        return Source.from_stdin()
+    return Source(where)

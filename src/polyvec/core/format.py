@@ -1,0 +1,138 @@
+"""Format: one kind of file, read and written. What a module of ``polyvec.formats`` provides."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from polyvec.core.collection import Collection
+from polyvec.core.errors import FormatError
+from polyvec.core.files import Source
+from polyvec.core.layout import Span
+from polyvec.core.sinks import Sink
+
+Progress = Callable[[int, int], None]
+
+
+class Confidence(IntEnum):
+    """How sure a format is that a file is its own."""
+
+    SUFFIX = 1  # the name says so, the bytes do not fit
+    FITS = 2  # the size equation holds; the name says nothing
+    NAMED = 3  # the size equation holds and the name agrees
+    MAGIC = 4  # the file says so itself
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One reading of a file: how sure, why, and which variant of the format (``fbin``, ``ibin``…)."""
+
+    confidence: Confidence
+    reason: str
+    variant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What a format can hold. The rest goes into sidecars, or is refused."""
+
+    many_columns: bool = False
+    vocab: bool = False
+    records: bool = False
+    ids: bool = False
+    metadata: bool = False
+    encodings: tuple[str, ...] = ("raw",)
+    dtypes: str = "any"  # for the matrix: "any", or the dtypes by name
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write: ``encoding`` (None keeps the source's, or raw), ``variant``, progress, the format's own options."""
+
+    encoding: str | None = None
+    variant: str = ""
+    chunk_rows: int | None = None
+    progress: Progress | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something `verify` found. ``severity`` is ``error``, ``warning`` or ``note``."""
+
+    severity: str
+    message: str
+    offset: int | None = None
+    field: str | None = None
+
+    @classmethod
+    def of(cls, error: FormatError) -> Finding:
+        """A finding from an error."""
+        return cls("error", str(error), error.offset, error.field)
+
+
+class Format(ABC):
+    """One kind of file. Subclasses set the class variables and implement sniff, open and write."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    aliases: ClassVar[Mapping[str, str]] = {}  # other names -> variant
+    holds: ClassVar[Holds] = Holds()
+    options: ClassVar[tuple[str, ...]] = ()  # names accepted by open and write beyond the common ones
+    extra: ClassVar[str | None] = None  # the extra of polyvec it needs
+    writable: ClassVar[bool] = True
+    checksummed: ClassVar[bool] = False  # whether a flipped payload bit can be told
+
+    @abstractmethod
+    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
+        """The readings of a file that starts with ``head`` (4096 bytes at most), best first; empty for none."""
+
+    @abstractmethod
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        """The file as a collection. Trusts no length; reads the least it can."""
+
+    @abstractmethod
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        """Write a collection that `holds` has been applied to (one column where one fits)."""
+
+    def suits(self, collection: Collection, suffix: str) -> bool:
+        """Whether this format, of those that share a suffix, is the one to write the collection."""
+        return True
+
+    def target(self, collection: Collection, options: WriteOptions) -> str:
+        """The encoding that `write` will use for the main column, in words; for receipts and dry runs."""
+        return options.encoding or "raw"
+
+    def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
+        """What is wrong with a file, beyond what `open` refuses. The default reads every row."""
+        with self.open(source, variant=variant) as collection:
+            yield from (Finding("warning", note) for note in collection.notes)
+            yield from check_rows(collection)
+
+    def layout(self, source: Source, *, variant: str = "") -> list[Span]:
+        """The file's byte map. The default is one line."""
+        return [Span(0, source.size, self.name)]
+
+
+def check_rows(collection: Collection) -> Iterator[Finding]:
+    """Read every row of every column; report values that are not finite."""
+    import numpy as np
+
+    for name, column in collection.columns.items():
+        bad, first = 0, None
+        for block in column.blocks(reuse=True):
+            rows = block.decode()
+            if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+                flawed = np.flatnonzero(~np.isfinite(rows.reshape(len(rows), -1)).all(axis=1))
+                bad += len(flawed)
+                first = block.start + int(flawed[0]) if first is None else first
+        if bad:
+            yield Finding("warning", f"{bad} rows of column {name!r} hold NaN or infinity, the first is row {first}",
+                          field=name)  # fmt: skip
+    if collection.records is not None:
+        for _ in collection.records.iterate(0, min(1, len(collection.records))):
+            pass

@@ -1,0 +1,111 @@
+"""Shards: one collection in many files, told by their names.
+
+Patterns: ``dataset_000.fbin``, ``shard-00000-of-00100.fbin``, ``vectors.part00.fbin``; globs name any others.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyvec.core.errors import InputError
+
+_OF = re.compile(r"^(?P<stem>.*?)[-_.](?P<number>\d+)-of-(?P<total>\d+)(?P<rest>\.[^.]+)?$")
+_PART = re.compile(r"^(?P<stem>.*?)[-_.]?part[-_.]?(?P<number>\d+)(?P<rest>\.[^.]+)?$")
+_PLAIN = re.compile(r"^(?P<stem>.*?)[-_.]?(?P<number>\d+)(?P<rest>\.[^.]+)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardName:
+    """A shard's place, read from its file name."""
+
+    stem: str
+    number: int
+    total: int | None
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSet:
+    """Files in shard order, and what is odd about their numbers."""
+
+    paths: tuple[Path, ...]
+    problems: tuple[str, ...]
+
+
+def parse_shard_name(name: str) -> ShardName | None:
+    """The parts of a shard's name; None where it holds no number.
+
+    >>> parse_shard_name("shard-00002-of-00100.fbin")
+    ShardName(stem='shard', number=2, total=100, rest='.fbin')
+    """
+    for pattern in (_OF, _PART, _PLAIN):
+        if match := pattern.match(name):
+            groups = match.groupdict()
+            total = int(groups["total"]) if groups.get("total") else None
+            return ShardName(groups["stem"], int(groups["number"]), total, groups["rest"] or "")
+    return None
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a path is a glob rather than a file that exists."""
+    return any(c in text for c in "*?[") and not os.path.exists(text)
+
+
+def expand(inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Paths named by paths and globs, each glob in shard order; `InputError` when a glob finds nothing."""
+    if isinstance(inputs, (str, os.PathLike)):
+        inputs = [inputs]
+    paths: list[Path] = []
+    for item in inputs:
+        text = os.fspath(item)
+        if not is_pattern(text):
+            paths.append(Path(text))
+            continue
+        found = [Path(p) for p in glob.glob(text, recursive=True) if os.path.isfile(p)]
+        if not found:
+            raise InputError(f"{text}: no file matches this pattern")
+        paths.extend(sorted(found, key=_order))
+    return paths
+
+
+def _order(path: Path) -> tuple[str, str, int, str]:
+    name = parse_shard_name(path.name)
+    return (str(path.parent), name.stem, name.number, path.name) if name else (str(path.parent), path.name, -1, path.name)
+
+
+def arrange(paths: Sequence[Path]) -> ShardSet:
+    """Shard order and problems (gaps, duplicates, a wrong total) of files that are meant to be one collection."""
+    names = [parse_shard_name(path.name) for path in paths]
+    problems: list[str] = []
+    resolved = [os.path.realpath(path) for path in paths]
+    for path in sorted({str(p) for p, r in zip(paths, resolved) if resolved.count(r) > 1}):
+        problems.append(f"{path} is given more than once")
+    groups: dict[tuple[str, str], list[ShardName]] = {}
+    for name in names:
+        if name is None:
+            return ShardSet(tuple(paths), tuple(problems))
+        groups.setdefault((name.stem, name.rest), []).append(name)
+    for (stem, rest), group in groups.items():
+        numbers = sorted(name.number for name in group)
+        label = f"{stem}…{rest}"
+        totals = {name.total for name in group if name.total is not None}
+        if len(totals) > 1:
+            problems.append(f"{label}: shards disagree on their total: {sorted(totals)}")
+        if len(group) < 2 and not totals:
+            continue  # one numbered file alone is no series
+        last = max(totals) - 1 if totals else numbers[-1]
+        first = 0 if totals or numbers[0] == 0 else numbers[0]
+        present = set(numbers)
+        missing = [n for n in range(first, min(last, first + 1_000_000) + 1) if n not in present]
+        if missing:
+            shown = ", ".join(map(str, missing[:8])) + ("…" if len(missing) > 8 else "")
+            problems.append(f"{label}: {len(missing)} of {last - first + 1} shards are missing: {shown}")
+        twice = sorted({n for n in numbers if numbers.count(n) > 1})
+        if twice:
+            problems.append(f"{label}: shard numbers given twice: {', '.join(map(str, twice[:8]))}")
+    return ShardSet(tuple(paths), tuple(problems))

@@ -1,0 +1,164 @@
+"""Sidecars: what a target format cannot hold, kept in small files beside it and found again on open.
+
+``OUT.words.txt`` (one a line; ``.words.jsonl`` where a word holds a line break), ``OUT.ids.txt`` or ``OUT.ids.npy``,
+``OUT.records.jsonl``, ``OUT.metadata.json``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyvec.core.blocks import Extent, Raw
+from polyvec.core.collection import Collection
+from polyvec.core.columns import Column, FileColumn
+from polyvec.core.errors import Corrupt, FormatError
+from polyvec.core.files import Source
+from polyvec.core.records import LineRecords
+from polyvec.core.sinks import Sink
+from polyvec.core.strict_json import parse_json
+from polyvec.core.vocab import Strings, Vocab
+
+if TYPE_CHECKING:
+    from polyvec.core.format import Holds
+
+ENDINGS = (".words.txt", ".words.jsonl", ".ids.txt", ".ids.jsonl", ".ids.npy", ".records.jsonl", ".metadata.json")
+
+
+def lacking(collection: Collection, holds: Holds) -> list[str]:
+    """What the collection has and a format does not hold: some of words, records, ids, metadata."""
+    return [
+        what
+        for what, present, held in (
+            ("words", collection.vocab is not None, holds.vocab),
+            ("records", collection.records is not None, holds.records),
+            ("ids", collection.ids is not None, holds.ids),
+            ("metadata", bool(collection.metadata), holds.metadata),
+        )
+        if present and not held
+    ]
+
+
+def write_sidecars(collection: Collection, sink: Sink, what: Iterable[str]) -> list[str]:
+    """Write sidecars beside the sink's target, committed with it; returns their names. Stale ones go at commit."""
+    name = sink.path.name
+    if not sink.stdout:
+        sink.stale.extend(sink.path.with_name(name + ending) for ending in ENDINGS)
+    written = []
+    for kind in what:
+        if kind == "words":
+            assert collection.vocab is not None
+            ending, pieces = _strings("words", collection.vocab.words)
+        elif kind == "ids" and isinstance(collection.ids, Strings):
+            ending, pieces = _strings("ids", collection.ids)
+        elif kind == "ids":
+            assert isinstance(collection.ids, Column)
+            ending, pieces = ".ids.npy", _integers(collection.ids)
+        elif kind == "records":
+            assert collection.records is not None
+            ending, pieces = ".records.jsonl", (_json(record) + b"\n" for record in collection.records)
+        else:
+            ending, pieces = ".metadata.json", iter([_json(collection.metadata, indent=2) + b"\n"])
+        beside = sink.sibling(name + ending)
+        for piece in _gathered(pieces):
+            beside.write(piece)
+        written.append(name + ending)
+    return written
+
+
+def _strings(kind: str, strings: Strings) -> tuple[str, Iterator[bytes]]:
+    if any(b"\n" in (word := strings.raw(row)) or b"\r" in word for row in range(len(strings))):
+        return f".{kind}.jsonl", (_json(word) + b"\n" for word in strings)
+    return f".{kind}.txt", (strings.raw(row) + b"\n" for row in range(len(strings)))
+
+
+def _integers(ids: Column) -> Iterator[bytes]:
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<i8", "fortran_order": False, "shape": (ids.rows,)})
+    yield head.getvalue()
+    for block in ids.blocks(reuse=True):
+        yield np.ascontiguousarray(block.decode(), "<i8").tobytes()
+
+
+def _json(value: Any, indent: int | None = None) -> bytes:
+    return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode("utf-8")
+
+
+def _gathered(pieces: Iterator[bytes], size: int = 1 << 20) -> Iterator[bytes]:
+    """Small pieces as large ones: one system call a megabyte, not one a record."""
+    held: list[bytes] = []
+    length = 0
+    for piece in pieces:
+        held.append(piece)
+        length += len(piece)
+        if length >= size:
+            yield b"".join(held)
+            held, length = [], 0
+    yield b"".join(held)
+
+
+def attach_sidecars(collection: Collection, source: Source) -> None:
+    """Find a file's sidecars and put what they hold into the collection, where it has none of its own."""
+    for ending in ENDINGS:
+        beside = source.sibling(source.name + ending)
+        if beside is None:
+            continue
+        kind = ending.split(".")[1]
+        if kind == "words" and collection.vocab is None:
+            collection.vocab = Vocab(read_strings(beside, collection.rows, "words"))
+        elif kind == "ids" and collection.ids is None:
+            collection.ids = _read_ids(beside, collection.rows)
+        elif kind == "records" and collection.records is None:
+            collection.records = LineRecords(beside, collection.rows)
+        elif kind == "metadata" and not collection.metadata:
+            found = parse_json(beside.read_at(0, beside.size), path=beside.label, field="metadata")
+            if not isinstance(found, dict):
+                raise Corrupt("metadata is not a JSON object", path=beside.label, expected="{…}")
+            collection.metadata = found
+        else:
+            beside.close()
+            continue
+        collection.on_close(beside.close)
+        collection.sidecars.append(beside.name)
+
+
+def read_strings(source: Source, rows: int, field: str) -> Strings:
+    """One string a line, as offsets into the file; lines of a ``.jsonl`` are JSON strings."""
+    data = source.view(0, source.size)
+    stops = np.flatnonzero(data == 0x0A).astype(np.int64)
+    if len(data) and data[-1] != 0x0A:
+        stops = np.append(stops, len(data))
+    if len(stops) != rows:
+        raise Corrupt(f"the {field} do not match the rows", path=source.label, field=field,
+                      expected=f"{rows} lines", found=f"{len(stops)} lines",
+                      remedy=f"rebuild the {field} file, or remove it")  # fmt: skip
+    starts = np.concatenate([np.zeros(1, np.int64), stops[:-1] + 1]) if len(stops) else stops
+    strings = Strings(data, starts, stops, label=source.label)
+    if source.suffix != ".jsonl":
+        return strings
+    words = [parse_json(strings.raw(row), path=source.label, offset=int(starts[row])) for row in range(rows)]
+    if not all(isinstance(word, str) for word in words):
+        raise Corrupt("a line is not a JSON string", path=source.label, field=field)
+    return Strings.from_words(words, label=source.label)
+
+
+def _read_ids(source: Source, rows: int) -> Column | Strings:
+    if source.suffix != ".npy":
+        return read_strings(source, rows, "ids")
+    data_offset = source.size - rows * 8
+    head = source.read_at(0, max(0, min(data_offset, 4096)))
+    if not head.startswith(b"\x93NUMPY") or b"'<i8'" not in head or f"({rows},)".encode() not in head:
+        raise FormatError("the ids do not match the rows", path=source.label, field="ids",
+                          expected=f"a one-dimensional int64 npy of {rows} rows", remedy="remove the ids file")  # fmt: skip
+    extent = Extent(0, rows, data_offset, rows * 8, Raw(np.dtype("<i8")))
+    return FileColumn("ids", source, [extent] if rows else [], row_shape=(), encoding="raw", dtype=np.dtype("<i8"))
+
+
+def sidecar_paths(path: Path) -> list[Path]:
+    """The sidecars that lie beside a file."""
+    return [other for ending in ENDINGS if (other := path.with_name(path.name + ending)).is_file()]

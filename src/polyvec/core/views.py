@@ -1,0 +1,92 @@
+"""Columns made of other columns: shards joined, a range, chosen rows. Nothing is read until it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from polyvec.core.blocks import Array, Block, Codec, Raw, rows_per_block
+from polyvec.core.columns import Column, FileColumn, Segment
+
+
+class ConcatColumn(Column):
+    """Several columns, one after the other: the shards of a collection."""
+
+    def __init__(self, name: str, columns: Sequence[Column]) -> None:
+        self.name = name
+        self._columns = tuple(columns)
+        self._starts = [0]
+        for column in self._columns:
+            self._starts.append(self._starts[-1] + column.rows)
+        self.shape = (self._starts[-1], *columns[0].row_shape)
+        self.dtype = columns[0].dtype
+        encodings = {column.encoding for column in columns}
+        self.encoding = encodings.pop() if len(encodings) == 1 else "mixed"
+
+    @property
+    def codec(self) -> Codec | None:
+        first = self._columns[0].codec
+        return first if all(column.codec == first for column in self._columns) else None
+
+    def blocks(
+        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
+    ) -> Iterator[Block]:
+        stop = self.rows if stop is None else min(stop, self.rows)
+        for first, column in zip(self._starts, self._columns):
+            low, high = max(0, start - first), min(column.rows, stop - first)
+            if low < high:
+                for block in column.blocks(rows, start=low, stop=high, reuse=reuse):
+                    yield Block(first + block.start, block.parts, block.codec, block.rows)
+
+    def segments(self, codec: Codec) -> list[Segment] | None:
+        found = [column.segments(codec) for column in self._columns]
+        return None if any(s is None for s in found) else [s for many in found if many is not None for s in many]
+
+
+class RangeColumn(Column):
+    """Rows ``start`` to ``stop`` of another column."""
+
+    def __init__(self, column: Column, start: int, stop: int) -> None:
+        self.name, self.dtype, self.encoding = column.name, column.dtype, column.encoding
+        self._column = column
+        self._start = start
+        self.shape = (stop - start, *column.row_shape)
+
+    @property
+    def codec(self) -> Codec | None:
+        return self._column.codec
+
+    def blocks(
+        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
+    ) -> Iterator[Block]:
+        stop = self.rows if stop is None else min(stop, self.rows)
+        for block in self._column.blocks(rows, start=self._start + start, stop=self._start + stop, reuse=reuse):
+            yield Block(block.start - self._start, block.parts, block.codec, block.rows)
+
+    def segments(self, codec: Codec) -> list[Segment] | None:
+        if not isinstance(self._column, FileColumn):
+            return None
+        part = FileColumn(self.name, self._column.source, tuple(self._column.extents(self._start, self._start + self.rows)),
+                          row_shape=self.row_shape, encoding=self.encoding, dtype=self.dtype)  # fmt: skip
+        return part.segments(codec)
+
+
+class TakeColumn(Column):
+    """Chosen rows of another column: an array of indices or a range."""
+
+    def __init__(self, column: Column, indices: Sequence[int] | Array) -> None:
+        self.name, self.dtype, self.encoding = column.name, column.dtype, column.encoding
+        self._column = column
+        self._indices = indices
+        self.shape = (len(indices), *column.row_shape)
+
+    def blocks(
+        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
+    ) -> Iterator[Block]:
+        rows = rows or rows_per_block(self.dtype, self.row_shape)
+        stop = self.rows if stop is None else min(stop, self.rows)
+        for at in range(start, stop, rows):
+            end = min(at + rows, stop)
+            taken = self._column.take(np.asarray(self._indices[at:end], np.int64))
+            yield Block(at, {"codes": taken}, Raw(self.dtype), end - at)

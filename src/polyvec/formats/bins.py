@@ -1,0 +1,176 @@
+"""The bin family of the nearest-neighbour benchmarks: a count, a dimension, and the values.
+
+::
+
+    offset 0   u32 n    number of rows
+    offset 4   u32 d    values in a row
+    offset 8   n*d values, little endian, row-major; their type is told by the suffix alone
+
+    .fbin float32   .ibin .i32bin int32   .u32bin uint32   .u8bin uint8   .i8bin int8
+    .f16bin .hbin float16   .dbin float64
+
+Where 32 bits do not suffice, u64 n, u64 d and the values from offset 16 on. There is no magic number, so the size
+equation ``size == header + n*d*itemsize`` is what recognises a file; the shorter header is tried first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyvec.codecs import Raw
+from polyvec.codecs.stream import write_rows
+from polyvec.core.blocks import Extent
+from polyvec.core.collection import Collection
+from polyvec.core.columns import FileColumn
+from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
+from polyvec.core.files import Source
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
+from polyvec.core.layout import Record, Span
+from polyvec.core.sinks import Sink
+
+HEADER = Record("header", n="u4", d="u4")
+WIDE_HEADER = Record("header", n="u8", d="u8")
+MAX_U32 = 2**32 - 1
+
+TYPES = {
+    "fbin": "<f4", "ibin": "<i4", "i32bin": "<i4", "u32bin": "<u4", "u8bin": "|u1", "i8bin": "|i1",
+    "f16bin": "<f2", "hbin": "<f2", "dbin": "<f8",
+}  # fmt: skip
+_ENCODINGS = {"raw": None, "float16": "f16bin"}
+
+
+class Bins(Format):
+    """FBIN, IBIN and their kin."""
+
+    name = "bins"
+    title = "FBIN, IBIN and kin (big-ann-benchmarks)"
+    suffixes = tuple(f".{kind}" for kind in TYPES)
+    aliases = {kind: kind for kind in TYPES}  # noqa: RUF012
+    holds = Holds(encodings=("raw", "float16"), dtypes="float16 float32 float64 int8 uint8 int32 uint32")
+
+    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
+        kind = suffix.lstrip(".")
+        if kind in TYPES:
+            fit = _fit(head, size, np.dtype(TYPES[kind]))
+            if fit is not None:
+                return [Match(Confidence.NAMED, f"suffix {suffix} and {_equation(fit, kind)}", kind)]
+            return [Match(Confidence.SUFFIX, f"suffix {suffix}; the size does not fit its header", kind)]
+        found = []
+        for kind, code in TYPES.items():
+            fit = _fit(head, size, np.dtype(code))
+            if fit is not None and fit[1] and fit[2] and kind not in ("i32bin", "hbin"):
+                found.append(Match(Confidence.FITS, _equation(fit, kind), kind))
+        return found
+
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        kind = variant or source.suffix.lstrip(".")
+        if kind not in TYPES:
+            raise Unsupported("the element type is not known", expected=f"one of {', '.join(TYPES)}",
+                              remedy="say which with --format, for example --format fbin")  # fmt: skip
+        dtype = np.dtype(TYPES[kind])
+        header, n, d = read_header(source, dtype)
+        if n and not d:
+            raise Corrupt("rows of dimension 0", offset=header.offset("d"), field="d", expected="at least 1", found=0)
+        notes = []
+        there = source.size - header.size
+        expected = n * d * dtype.itemsize
+        if there < expected:
+            if not lenient:
+                raise Truncated(
+                    f"the header promises {n} rows of {d} {dtype.name} values, but the file is shorter",
+                    offset=source.size, field="n, d", expected=f"{header.size + expected} bytes",
+                    found=f"{source.size} bytes",
+                    remedy="fetch the file again, or take the whole rows that exist with --lenient (lenient=True)",
+                )  # fmt: skip
+            whole = there // (d * dtype.itemsize) if d else 0
+            notes.append(f"the file is cut short: {whole} of {n} rows exist and are read")
+            n = whole
+        elif there > expected:
+            notes.append(f"{there - expected} extra bytes after the last row, from byte {header.size + expected} on, are ignored")
+        extent = Extent(0, n, header.size, n * d * dtype.itemsize, Raw(dtype))
+        column = FileColumn("ids" if kind == "ibin" else "vectors", source, [extent], row_shape=(d,), encoding="raw")
+        return Collection({column.name: column}, notes=notes)
+
+    def suits(self, collection: Collection, suffix: str) -> bool:
+        return suffix != ".i8bin" or collection.vectors.dtype == np.int8
+
+    def target(self, collection: Collection, options: WriteOptions) -> str:
+        return f"raw {np.dtype(TYPES[self._variant(collection, options)]).name}"
+
+    def _variant(self, collection: Collection, options: WriteOptions) -> str:
+        asked = options.encoding
+        if asked is not None and asked not in _ENCODINGS:
+            raise InputError(f"bins files hold no {asked} encoding; there are {', '.join(_ENCODINGS)}")
+        if options.variant in TYPES:
+            if asked == "float16" and options.variant not in ("f16bin", "hbin"):
+                raise InputError(f".{options.variant} does not hold float16; name the output .f16bin")
+            return options.variant
+        if asked == "float16":
+            return "f16bin"
+        dtype = collection.vectors.dtype
+        for kind, code in TYPES.items():
+            if np.dtype(code) == dtype:
+                return kind
+        return "fbin" if dtype.kind in "fV" else "ibin"
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        column = collection.vectors
+        if len(column.shape) > 2:
+            raise InputError(f"bins files hold rows of numbers, not a column of shape {column.shape}")
+        dtype = np.dtype(TYPES[self._variant(collection, options)])
+        values = {"n": column.rows, "d": collection.dim}
+        fits = max(values.values()) <= MAX_U32
+        sink.write((HEADER if fits else WIDE_HEADER).pack(values))
+        write_rows(sink, column, Raw(dtype), options)
+
+    def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
+        with self.open(source, variant=variant) as collection:
+            for note in collection.notes:
+                yield Finding("warning", note, offset=source.size, field="n, d")
+            yield from check_rows(collection)
+
+    def layout(self, source: Source, *, variant: str = "") -> list[Span]:
+        kind = variant or source.suffix.lstrip(".")
+        dtype = np.dtype(TYPES.get(kind, "<f4"))
+        header, n, d = read_header(source, dtype)
+        data = min(n * d * dtype.itemsize, source.size - header.size)
+        spans = header.spans(0, {"n": n, "d": d})
+        spans.append(Span(header.size, data, "values", f"{n} rows x {d} {dtype.name}"))
+        if source.size > header.size + data:
+            spans.append(Span(header.size + data, source.size - header.size - data, "extra", "not part of the format"))
+        return spans
+
+
+def read_header(source: Source, dtype: np.dtype[Any]) -> tuple[Record, int, int]:
+    """The header that fits the file's size (the 8-byte one first), with n and d; the 8-byte one where neither does."""
+    if source.size < HEADER.size:
+        raise Truncated("the file is too short for a header", offset=0, field="header",
+                        expected=f"{HEADER.size} bytes", found=f"{source.size} bytes",
+                        remedy="fetch the file again")  # fmt: skip
+    fit = _fit(source.read_at(0, WIDE_HEADER.size), source.size, dtype)
+    if fit is not None:
+        return fit
+    values = HEADER.read(source)
+    return HEADER, values["n"], values["d"]
+
+
+def _fit(head: bytes, size: int, dtype: np.dtype[Any]) -> tuple[Record, int, int] | None:
+    for header in (HEADER, WIDE_HEADER):
+        if len(head) >= header.size:
+            half = header.size // 2
+            n, d = int.from_bytes(head[:half], "little"), int.from_bytes(head[half : header.size], "little")
+            if header.size + n * d * dtype.itemsize == size:
+                return header, n, d
+    return None
+
+
+def _equation(fit: tuple[Record, int, int], kind: str) -> str:
+    header, n, d = fit
+    width = np.dtype(TYPES[kind]).itemsize
+    return f"size = {header.size} + {n} x {d} x {width}"
+
+
+FORMAT = Bins()

@@ -1,0 +1,34 @@
+"""merge: shards into one file. Same kind of rows in and out: the bytes are copied inside the kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from polyvec import formats
+from polyvec.core.errors import InputError
+from polyvec.core.shards import arrange, expand
+from polyvec.verbs.convert import Receipt, gather, write_collection
+
+
+def merge(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], target: str | os.PathLike[str], *,
+    source_format: str | None = None, lenient: bool = False, strict: bool = False, **options: Any,
+) -> Receipt:  # fmt: skip
+    """Merge files (paths, globs) of one kind into ``target``, in the order given; globs in shard order.
+
+    Gaps and duplicates in shard numbers become notes of the receipt, or errors with ``strict``. Takes the options of
+    `convert`.
+    """
+    shards = arrange(expand(inputs))
+    if not shards.paths:
+        raise InputError("nothing to merge; name at least one file")
+    if strict and shards.problems:
+        raise InputError("; ".join(shards.problems))
+    paths = [os.fspath(path) for path in shards.paths]
+    with formats.open_many(paths, format=source_format, lenient=lenient) as collection:
+        collection.notes.extend(shards.problems)
+        receipt = write_collection(target, collection, gather(options), inputs=paths)
+    return replace(receipt, notes=(*receipt.notes, f"{len(paths)} files merged"))

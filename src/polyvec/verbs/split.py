@@ -1,0 +1,114 @@
+"""split: one file into numbered shards, and sample: some of its rows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyvec import formats
+from polyvec.core.errors import InputError
+from polyvec.verbs.convert import Receipt, gather, write_collection
+
+
+def split(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], *, rows: int | None = None,
+    parts: int | None = None, source_format: str | None = None, lenient: bool = False, **options: Any,
+) -> list[Receipt]:  # fmt: skip
+    """Split a file into shards of ``rows`` rows, or into ``parts`` of nearly equal size.
+
+    ``target`` names them: ``out.fbin`` gives ``out-00000-of-00003.fbin`` and so on; a ``{}`` in it is replaced by the
+    number. Takes the options of `convert`.
+    """
+    if (rows is None) == (parts is None):
+        raise InputError("give either rows or parts")
+    if (rows if rows is not None else parts or 0) < 1:
+        raise InputError(f"{'rows' if rows is not None else 'parts'} must be at least 1, "
+                         f"not {rows if rows is not None else parts}")  # fmt: skip
+    writing = gather(options)
+    with formats.open(source, format=source_format, lenient=lenient) as collection:
+        total = collection.rows
+        if rows is not None:
+            edges = [*range(0, total, rows), total] if total else [0, 0]
+        else:
+            assert parts is not None
+            if parts > max(1, total):
+                raise InputError(f"{total} rows cannot be split into {parts} parts")
+            edges = [round(total * i / parts) for i in range(parts + 1)]
+        pieces = list(zip(edges, edges[1:]))
+        receipts = []
+        for number, (start, stop) in enumerate(pieces):
+            name = shard_path(target, number, len(pieces))
+            part = collection.slice(start, stop)
+            receipts.append(write_collection(name, part, writing, inputs=[source]))
+        return receipts
+
+
+def shard_path(target: str | os.PathLike[str], number: int, total: int) -> Path:
+    """The name of one shard."""
+    path = Path(target)
+    if "{}" in path.name:
+        return path.with_name(path.name.replace("{}", f"{number:05d}"))
+    return path.with_name(f"{path.stem}-{number:05d}-of-{total:05d}{path.suffix}")
+
+
+def choose_rows(
+    total: int, *, head: int | None = None, range: tuple[int, int] | None = None, random: int | None = None,
+    stride: int | None = None, seed: int = 0, limit: int | None = None,
+) -> Any:  # fmt: skip
+    """Rows of a sample, as a range or a sorted array: the first ``head``, a ``range``, ``random`` ones, every ``stride``-th."""
+    given = [n for n, v in (("head", head), ("range", range), ("random", random), ("stride", stride)) if v is not None]
+    if len(given) != 1:
+        raise InputError("choose one of head, range, random or stride" + (f", not {' and '.join(given)}" if given else ""))
+    if head is not None:
+        _at_least("head", head, 0)
+        return _range(0, min(head, total))
+    if range is not None:
+        start, stop = range
+        if not 0 <= start <= stop:
+            raise InputError(f"range must be start <= stop from 0 on, not {start}:{stop}")
+        return _range(min(start, total), min(stop, total))
+    if random is not None:
+        _at_least("random", random, 0)
+        if random > total:
+            raise InputError(f"cannot choose {random} rows of {total}; ask for at most {total}")
+        return _random_rows(total, random, seed)
+    assert stride is not None
+    _at_least("stride", stride, 1)
+    rows = _range(0, total, stride)
+    return rows if limit is None else rows[: max(0, limit)]
+
+
+_range = range  # `range` is also a parameter above
+
+
+def _random_rows(total: int, count: int, seed: int) -> Any:
+    generator = np.random.default_rng(seed)
+    if count * 4 > total:
+        return np.sort(generator.permutation(total)[:count])
+    rows = np.unique(generator.integers(0, total, count))
+    while len(rows) < count:  # the few that fell on the same row are drawn again
+        rows = np.unique(np.concatenate([rows, generator.integers(0, total, count - len(rows))]))
+    return rows
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise InputError(f"{name} must be at least {least}, not {value}")
+
+
+def sample(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], *, head: int | None = None,
+    range: tuple[int, int] | None = None, random: int | None = None, stride: int | None = None, seed: int = 0,
+    limit: int | None = None, source_format: str | None = None, lenient: bool = False, **options: Any,
+) -> Receipt:  # fmt: skip
+    """Write some rows of a file: the first ``head``, a ``range`` (start, stop), ``random`` ones by ``seed``, or every
+    ``stride``-th (at most ``limit``). Takes the options of `convert`.
+    """
+    with formats.open(source, format=source_format, lenient=lenient) as collection:
+        rows = choose_rows(collection.rows, head=head, range=range, random=random, stride=stride, seed=seed, limit=limit)
+        contiguous = isinstance(rows, _range) and rows.step == 1
+        part = collection.slice(rows.start, rows.stop) if contiguous else collection.take(rows)
+        return write_collection(target, part, gather(options), inputs=[source])
