@@ -1,5 +1,6 @@
 // Product quantisation: rows from codes, and scores straight from codes by lookup tables.
 #include "best.h"
+#include "dispatch.hpp"
 
 #include <cmath>
 
@@ -138,7 +139,13 @@ nb::ndarray<nb::numpy, uint8_t> pack_product(Codes codes, size_t size, size_t th
     return own<uint8_t>(out, {groups, parts, 64});
 }
 
-bool can_scan_packed() { return cpu() == Cpu::avx512; }
+bool can_scan_packed() {
+#if defined(__x86_64__)
+    return polyvec::current_cpu() == polyvec::Cpu::avx512 && __builtin_cpu_supports("avx512vbmi");
+#else
+    return false;
+#endif
+}
 
 #if defined(__x86_64__)
 // The integer sums of 64 rows: each part's 256 one-byte entries sit in four registers.

@@ -1,5 +1,6 @@
 // Rows of a float matrix: gather, length, an 8-bit copy to search in, and exact scores of a few.
 #include "best.h"
+#include "dispatch.hpp"
 
 #include <cmath>
 
@@ -200,8 +201,9 @@ nb::ndarray<nb::numpy, int64_t> scan_codes(Codes codes, Floats scales,
     if (dim > 65536) throw nb::value_error("more than 65,536 dimensions overflow 32-bit sums");
     auto product = dot_portable;
 #if defined(__x86_64__)
-    if (cpu() == Cpu::avx2) product = dot_avx2;
-    if (cpu() == Cpu::avx512) product = dot_avx512;
+    const polyvec::Cpu path = polyvec::current_cpu();
+    if (path >= polyvec::Cpu::avx2) product = dot_avx2;
+    if (path == polyvec::Cpu::avx512 && __builtin_cpu_supports("avx512vnni")) product = dot_avx512;
 #endif
     int32_t offset = 0;
     for (size_t i = 0; i < dim; ++i) offset += 128 * (int32_t)query.data()[i];

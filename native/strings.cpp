@@ -34,7 +34,7 @@ nb::tuple walk_table(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count,
     const uint8_t *data = bytes.data();
     uint64_t room = std::min<uint64_t>(count, gap > stop ? 0 : (stop - start) / (4 + gap));
     int64_t *starts = allocate<int64_t>(room);
-    uint32_t *lengths = allocate<uint32_t>(room);
+    int64_t *stops = allocate<int64_t>(room);
     uint64_t walked = 0, at = start;
     {
         nb::gil_scoped_release free_threads;
@@ -43,11 +43,11 @@ nb::tuple walk_table(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count,
             uint64_t length = load32(data + at);
             if (length > stop - at - 4 - gap) break;
             starts[walked] = (int64_t)(at + 4);
-            lengths[walked] = (uint32_t)length;
+            stops[walked] = (int64_t)(at + 4 + length);
             at += 4 + length + gap;
         }
     }
-    return nb::make_tuple(own<int64_t>(starts, {(size_t)walked}), own<uint32_t>(lengths, {(size_t)walked}), at, walked);
+    return nb::make_tuple(own<int64_t>(starts, {(size_t)walked}), own<int64_t>(stops, {(size_t)walked}), at, walked);
 }
 
 // word, delimiter, `gap` bytes; newlines before a word are skipped (word2vec binary: delimiter ' ', gap 4*dim;
@@ -58,7 +58,7 @@ nb::tuple scan_words(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count,
     const uint8_t *data = bytes.data();
     uint64_t room = std::min<uint64_t>(count, gap > stop ? 0 : (stop - start) / (1 + gap));
     int64_t *starts = allocate<int64_t>(room);
-    uint32_t *lengths = allocate<uint32_t>(room);
+    int64_t *stops = allocate<int64_t>(room);
     uint64_t walked = 0, at = start;
     {
         nb::gil_scoped_release free_threads;
@@ -68,13 +68,13 @@ nb::tuple scan_words(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count,
             const void *found = from < stop ? std::memchr(data + from, delimiter, stop - from) : nullptr;
             if (!found) break;
             uint64_t end = (uint64_t)(static_cast<const uint8_t *>(found) - data);
-            if (end - from > UINT32_MAX || gap > stop - end - 1) break;
+            if (gap > stop - end - 1) break;
             starts[walked] = (int64_t)from;
-            lengths[walked] = (uint32_t)(end - from);
+            stops[walked] = (int64_t)end;
             at = end + 1 + gap;
         }
     }
-    return nb::make_tuple(own<int64_t>(starts, {(size_t)walked}), own<uint32_t>(lengths, {(size_t)walked}), at, walked);
+    return nb::make_tuple(own<int64_t>(starts, {(size_t)walked}), own<int64_t>(stops, {(size_t)walked}), at, walked);
 }
 
 // ---- UTF-8 ---------------------------------------------------------------------------------------------
@@ -101,13 +101,13 @@ bool valid_utf8(const uint8_t *p, size_t n) {
     return true;
 }
 
-nb::ndarray<nb::numpy, int64_t> find_invalid(Bytes bytes, Longs s, Uints l) {
+nb::ndarray<nb::numpy, int64_t> find_invalid(Bytes bytes, Longs s, Longs l) {
     Table table(bytes, s, l);
     std::vector<int64_t> bad;
     {
         nb::gil_scoped_release free_threads;
         for (size_t i = 0; i < table.count; ++i)
-            if (!valid_utf8(table.data + table.starts[i], table.lengths[i])) bad.push_back((int64_t)i);
+            if (!valid_utf8(table.at(i), table.length(i))) bad.push_back((int64_t)i);
     }
     return copy_out(bad);
 }
@@ -139,47 +139,49 @@ nb::tuple pack_strings(nb::list items) {
     for (size_t i = 0; i < count; ++i) {
         if (!view(PyList_GET_ITEM(items.ptr(), i), data[i], sizes[i]))
             throw nb::value_error("a word holds a lone surrogate, which UTF-8 cannot express");
-        if (sizes[i] > UINT32_MAX) throw nb::value_error("a word is longer than 4 GiB");
         total += sizes[i];
     }
     uint8_t *blob = allocate<uint8_t>(total);
     int64_t *starts = allocate<int64_t>(count);
-    uint32_t *lengths = allocate<uint32_t>(count);
+    int64_t *stops = allocate<int64_t>(count);
     size_t at = 0;
     for (size_t i = 0; i < count; ++i) {
         if (sizes[i]) std::memcpy(blob + at, data[i], sizes[i]);
         starts[i] = (int64_t)at;
-        lengths[i] = (uint32_t)sizes[i];
         at += sizes[i];
+        stops[i] = (int64_t)at;
     }
-    return nb::make_tuple(own<uint8_t>(blob, {total}), own<int64_t>(starts, {count}), own<uint32_t>(lengths, {count}));
+    return nb::make_tuple(own<uint8_t>(blob, {total}), own<int64_t>(starts, {count}), own<int64_t>(stops, {count}));
 }
 
 // The strings one after the other, each behind its u32 length and before `gap` bytes of `tail`.
-nb::ndarray<nb::numpy, uint8_t> join_table(Bytes bytes, Longs s, Uints l, bool prefix) {
+nb::ndarray<nb::numpy, uint8_t> join_table(Bytes bytes, Longs s, Longs l, bool prefix) {
     Table table(bytes, s, l);
     size_t total = 0;
-    for (size_t i = 0; i < table.count; ++i) total += table.lengths[i] + (prefix ? 4 : 0);
+    for (size_t i = 0; i < table.count; ++i) {
+        if (prefix && table.length(i) > UINT32_MAX) throw nb::value_error("a string of 4 GiB or more has no u32 length");
+        total += table.length(i) + (prefix ? 4 : 0);
+    }
     uint8_t *out = allocate<uint8_t>(total);
     uint8_t *p = out;
     {
         nb::gil_scoped_release free_threads;
         for (size_t i = 0; i < table.count; ++i) {
-            if (prefix) { std::memcpy(p, &table.lengths[i], 4); p += 4; }
-            if (table.lengths[i]) std::memcpy(p, table.data + table.starts[i], table.lengths[i]);
-            p += table.lengths[i];
+            uint32_t length = (uint32_t)table.length(i);
+            if (prefix) { std::memcpy(p, &length, 4); p += 4; }
+            if (table.length(i)) std::memcpy(p, table.at(i), table.length(i));
+            p += table.length(i);
         }
     }
     return own<uint8_t>(out, {total});
 }
 
-nb::list decode_strings(Bytes bytes, Longs s, Uints l) {
+nb::list decode_strings(Bytes bytes, Longs s, Longs l) {
     Table table(bytes, s, l);
     PyObject *list = PyList_New((Py_ssize_t)table.count);
     if (!list) throw nb::python_error();
     for (size_t i = 0; i < table.count; ++i) {
-        PyObject *word = PyUnicode_DecodeUTF8(reinterpret_cast<const char *>(table.data + table.starts[i]),
-                                              (Py_ssize_t)table.lengths[i], "strict");
+        PyObject *word = PyUnicode_DecodeUTF8(reinterpret_cast<const char *>(table.at(i)), (Py_ssize_t)table.length(i), "strict");
         if (!word) { Py_DECREF(list); throw nb::python_error(); }
         PyList_SET_ITEM(list, (Py_ssize_t)i, word);
     }
@@ -211,8 +213,8 @@ inline uint64_t hash_bytes(const uint8_t *p, size_t n, uint64_t seed) {
 // Open addressing over word bytes: a slot holds 32 bits of hash and row + 1. The first of equal words wins.
 class WordIndex {
   public:
-    WordIndex(Bytes bytes, Longs starts, Uints lengths, uint64_t seed)
-        : bytes_(bytes), starts_(starts), lengths_(lengths), table_(bytes, starts, lengths), seed_(seed | 1) {
+    WordIndex(Bytes bytes, Longs starts, Longs stops, uint64_t seed)
+        : bytes_(bytes), starts_(starts), stops_(stops), table_(bytes, starts, stops), seed_(seed | 1) {
         if (table_.count >= UINT32_MAX - 1) throw nb::value_error("an index holds at most 2^32 - 2 words");
         size_t size = 16;
         while (size < table_.count * 2) size *= 2;
@@ -225,7 +227,7 @@ class WordIndex {
         for (size_t i = 0; i < n + ahead; ++i) {
             if (i >= ahead) insert(i - ahead, ring[i % ahead]);
             if (i < n) {
-                ring[i % ahead] = hash_bytes(table_.data + table_.starts[i], table_.lengths[i], seed_);
+                ring[i % ahead] = hash_bytes(table_.at(i), table_.length(i), seed_);
                 __builtin_prefetch(&slots_[ring[i % ahead] & mask_], 1);
             }
         }
@@ -252,13 +254,12 @@ class WordIndex {
         return own<int64_t>(out, {count});
     }
 
-    nb::ndarray<nb::numpy, int64_t> find_table(Bytes bytes, Longs s, Uints l) const {
+    nb::ndarray<nb::numpy, int64_t> find_table(Bytes bytes, Longs s, Longs l) const {
         Table queries(bytes, s, l);
         int64_t *out = allocate<int64_t>(queries.count);
         {
             nb::gil_scoped_release free_threads;
-            seek_all(queries.count, [&](size_t i) { return queries.data + queries.starts[i]; },
-                     [&](size_t i) { return (size_t)queries.lengths[i]; }, out);
+            seek_all(queries.count, [&](size_t i) { return queries.at(i); }, [&](size_t i) { return queries.length(i); }, out);
         }
         return own<int64_t>(out, {queries.count});
     }
@@ -268,12 +269,12 @@ class WordIndex {
 
   private:
     bool same(size_t row, const uint8_t *p, size_t n) const {
-        return table_.lengths[row] == n && !std::memcmp(table_.data + table_.starts[row], p, n);
+        return table_.length(row) == n && !std::memcmp(table_.at(row), p, n);
     }
 
     void insert(size_t row, uint64_t hash) {
-        const uint8_t *p = table_.data + table_.starts[row];
-        size_t n = table_.lengths[row];
+        const uint8_t *p = table_.at(row);
+        size_t n = table_.length(row);
         uint64_t tag = hash >> 32 << 32;
         for (size_t at = hash & mask_;; at = (at + 1) & mask_) {
             uint64_t slot = slots_[at];
@@ -304,11 +305,11 @@ class WordIndex {
             }
             for (size_t i = 0; i < n; ++i) {
                 uint32_t row = (uint32_t)slots_[hashes[i] & mask_];
-                if (row) { __builtin_prefetch(&table_.starts[row - 1]); __builtin_prefetch(&table_.lengths[row - 1]); }
+                if (row) { __builtin_prefetch(&table_.starts[row - 1]); __builtin_prefetch(&table_.stops[row - 1]); }
             }
             for (size_t i = 0; i < n; ++i) {
                 uint32_t row = (uint32_t)slots_[hashes[i] & mask_];
-                if (row) __builtin_prefetch(table_.data + table_.starts[row - 1]);
+                if (row) __builtin_prefetch(table_.at(row - 1));
             }
             for (size_t i = 0; i < n; ++i) {
                 const uint8_t *p = data(start + i);
@@ -319,7 +320,7 @@ class WordIndex {
 
     Bytes bytes_; // these three keep the arrays alive
     Longs starts_;
-    Uints lengths_;
+    Longs stops_;
     Table table_;
     uint64_t seed_;
     size_t mask_ = 0;
@@ -332,13 +333,12 @@ class WordIndex {
 inline bool blank(uint8_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 
 // Lines of "word v1 .. vdim": the word is what stands before the last `dim` fields, so it may hold spaces.
-// Returns word starts, word lengths, the offset of each line's first number, the end, lines read, and how many
+// Returns word starts and stops, the offset of each line's first number, the end, lines read, and how many
 // fields the line at `end` had where it had too few (-1 otherwise).
 nb::tuple scan_text(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count, uint64_t dim) {
     check_range(bytes.size(), start, stop);
     const uint8_t *data = bytes.data();
-    std::vector<int64_t> starts, numbers;
-    std::vector<uint32_t> lengths;
+    std::vector<int64_t> starts, stops, numbers;
     uint64_t at = start;
     int64_t short_fields = -1;
     {
@@ -364,14 +364,13 @@ nb::tuple scan_text(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count, 
                 if (right == left) break; // the line begins with this field: no word before it
             }
             if (fields < dim || first == at) { short_fields = (int64_t)fields; break; }
-            if (right - at > UINT32_MAX) break;
             starts.push_back((int64_t)at);
-            lengths.push_back((uint32_t)(right - at));
+            stops.push_back((int64_t)right);
             numbers.push_back((int64_t)first);
             at = next;
         }
     }
-    return nb::make_tuple(copy_out(starts), copy_out(lengths), copy_out(numbers), at, starts.size(), short_fields);
+    return nb::make_tuple(copy_out(starts), copy_out(stops), copy_out(numbers), at, starts.size(), short_fields);
 }
 
 bool parse_float(const char *p, const char *end, float &out) {
@@ -412,7 +411,7 @@ int64_t parse_rows(Bytes bytes, uint64_t stop, Longs numbers, MatrixOut out) {
 }
 
 // "word v1 .. vdim\n" a row, each number the shortest text that reads back to the same float32.
-nb::bytes format_rows(Bytes bytes, Longs s, Uints l, Matrix rows) {
+nb::bytes format_rows(Bytes bytes, Longs s, Longs l, Matrix rows) {
     Table table(bytes, s, l);
     if (rows.shape(0) != table.count) throw nb::value_error("as many words as rows are needed");
     size_t dim = rows.shape(1);
@@ -422,7 +421,7 @@ nb::bytes format_rows(Bytes bytes, Longs s, Uints l, Matrix rows) {
         out.reserve(table.count * (dim * 11 + 16));
         char text[32];
         for (size_t i = 0; i < table.count; ++i) {
-            out.append(reinterpret_cast<const char *>(table.data + table.starts[i]), table.lengths[i]);
+            out.append(reinterpret_cast<const char *>(table.at(i)), table.length(i));
             const float *row = rows.data() + i * dim;
             for (size_t j = 0; j < dim; ++j) {
                 auto end = std::to_chars(text, text + sizeof text, row[j]).ptr;
@@ -448,7 +447,7 @@ void bind_strings(nb::module_ &m) {
     m.def("parse_rows", &parse_rows);
     m.def("format_rows", &format_rows);
     nb::class_<WordIndex>(m, "WordIndex")
-        .def(nb::init<Bytes, Longs, Uints, uint64_t>())
+        .def(nb::init<Bytes, Longs, Longs, uint64_t>())
         .def("find", &WordIndex::find)
         .def("find_many", &WordIndex::find_many)
         .def("find_table", &WordIndex::find_table)

@@ -63,7 +63,7 @@ template <typename Each> inline void each_ngram(size_t points, uint64_t min_n, u
     }
 }
 
-nb::tuple bucket_indices(Bytes bytes, Longs s, Uints l, uint64_t min_n, uint64_t max_n, uint32_t exponent) {
+nb::tuple bucket_indices(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t max_n, uint32_t exponent) {
     Table table(bytes, s, l);
     if (exponent > 63) throw nb::value_error("the bucket exponent is at most 63");
     uint64_t mask = (1ull << exponent) - 1;
@@ -72,7 +72,7 @@ nb::tuple bucket_indices(Bytes bytes, Longs s, Uints l, uint64_t min_n, uint64_t
         nb::gil_scoped_release free_threads;
         Bracketed word;
         for (size_t i = 0; i < table.count; ++i) {
-            word.set(table.data + table.starts[i], table.lengths[i], "<", ">");
+            word.set(table.at(i), table.length(i), "<", ">");
             each_ngram(word.points.size(), min_n, max_n, [&](size_t start, size_t n) {
                 result.indices.push_back((int64_t)(fnv64(word.points.data() + start, n) & mask));
             });
@@ -82,7 +82,7 @@ nb::tuple bucket_indices(Bytes bytes, Longs s, Uints l, uint64_t min_n, uint64_t
     return result.pack();
 }
 
-nb::tuple fasttext_indices(Bytes bytes, Longs s, Uints l, uint64_t min_n, uint64_t max_n, uint32_t buckets) {
+nb::tuple fasttext_indices(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t max_n, uint32_t buckets) {
     Table table(bytes, s, l);
     if (!buckets) throw nb::value_error("at least one bucket is needed");
     Result result;
@@ -90,7 +90,7 @@ nb::tuple fasttext_indices(Bytes bytes, Longs s, Uints l, uint64_t min_n, uint64
         nb::gil_scoped_release free_threads;
         Bracketed word;
         for (size_t i = 0; i < table.count; ++i) {
-            word.set(table.data + table.starts[i], table.lengths[i], "<", ">");
+            word.set(table.at(i), table.length(i), "<", ">");
             size_t points = word.points.size();
             // Longer n-grams extend the hash of shorter ones, so count up and write down.
             for (size_t start = 0; min_n && start + min_n <= points; ++start) {
@@ -151,7 +151,7 @@ void murmur3(const uint8_t *p, size_t n, uint32_t seed, uint32_t lanes[4]) {
 }
 
 // The bracketed word itself comes first, then its n-grams; each gives `hashes` rows.
-nb::tuple floret_indices(Bytes bytes, Longs s, Uints l, uint64_t min_n, uint64_t max_n, uint64_t buckets, uint32_t hashes,
+nb::tuple floret_indices(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t max_n, uint64_t buckets, uint32_t hashes,
                          uint32_t seed, std::string bow, std::string eow) {
     Table table(bytes, s, l);
     if (!buckets || hashes < 1 || hashes > 4) throw nb::value_error("floret needs buckets and 1 to 4 hashes");
@@ -165,7 +165,7 @@ nb::tuple floret_indices(Bytes bytes, Longs s, Uints l, uint64_t min_n, uint64_t
             for (uint32_t i = 0; i < hashes; ++i) result.indices.push_back((int64_t)(lanes[i] % buckets));
         };
         for (size_t i = 0; i < table.count; ++i) {
-            word.set(table.data + table.starts[i], table.lengths[i], bow, eow);
+            word.set(table.at(i), table.length(i), bow, eow);
             add(0, word.text.size());
             each_ngram(word.points.size(), min_n, max_n,
                        [&](size_t start, size_t n) { add(word.offsets[start], word.offsets[start + n]); });
@@ -175,27 +175,26 @@ nb::tuple floret_indices(Bytes bytes, Longs s, Uints l, uint64_t min_n, uint64_t
     return result.pack();
 }
 
-// The n-grams themselves, as strings of one new text: text, starts, lengths, splits.
-nb::tuple ngram_table(Bytes bytes, Longs s, Uints l, uint64_t min_n, uint64_t max_n) {
+// The n-grams themselves, as strings of one new text: text, starts, stops, splits.
+nb::tuple ngram_table(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t max_n) {
     Table table(bytes, s, l);
     std::vector<uint8_t> text;
-    std::vector<int64_t> starts, splits{0};
-    std::vector<uint32_t> lengths;
+    std::vector<int64_t> starts, stops, splits{0};
     {
         nb::gil_scoped_release free_threads;
         Bracketed word;
         for (size_t i = 0; i < table.count; ++i) {
-            word.set(table.data + table.starts[i], table.lengths[i], "<", ">");
+            word.set(table.at(i), table.length(i), "<", ">");
             int64_t base = (int64_t)text.size();
             text.insert(text.end(), word.text.begin(), word.text.end());
             each_ngram(word.points.size(), min_n, max_n, [&](size_t start, size_t n) {
                 starts.push_back(base + word.offsets[start]);
-                lengths.push_back(word.offsets[start + n] - word.offsets[start]);
+                stops.push_back(base + word.offsets[start + n]);
             });
             splits.push_back((int64_t)starts.size());
         }
     }
-    return nb::make_tuple(copy_out(text), copy_out(starts), copy_out(lengths), copy_out(splits));
+    return nb::make_tuple(copy_out(text), copy_out(starts), copy_out(stops), copy_out(splits));
 }
 
 // ---- sums ----------------------------------------------------------------------------------------------

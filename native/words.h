@@ -16,7 +16,6 @@ namespace words {
 
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Longs = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Uints = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Codes = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -42,40 +41,24 @@ template <typename T> inline nb::ndarray<nb::numpy, T> copy_out(const std::vecto
     return own<T>(data, {values.size()});
 }
 
-// A table of strings: bytes that stay where they are, a start and a length each.
+// A table of strings: bytes that stay where they are, a start and a stop each.
 struct Table {
     const uint8_t *data;
     size_t size;
     const int64_t *starts;
-    const uint32_t *lengths;
+    const int64_t *stops;
     size_t count;
 
-    Table(const Bytes &bytes, const Longs &s, const Uints &l)
-        : data(bytes.data()), size(bytes.size()), starts(s.data()), lengths(l.data()), count(s.size()) {
-        if (l.size() != count) throw nb::value_error("starts and lengths differ in number");
+    Table(const Bytes &bytes, const Longs &first, const Longs &last)
+        : data(bytes.data()), size(bytes.size()), starts(first.data()), stops(last.data()), count(first.size()) {
+        if (last.size() != count) throw nb::value_error("starts and stops differ in number");
         for (size_t i = 0; i < count; ++i)
-            if (starts[i] < 0 || (uint64_t)starts[i] > size || lengths[i] > size - (uint64_t)starts[i])
+            if (starts[i] < 0 || starts[i] > stops[i] || (uint64_t)stops[i] > size)
                 throw nb::index_error("a string lies outside its bytes");
     }
+    const uint8_t *at(size_t i) const { return data + starts[i]; }
+    size_t length(size_t i) const { return (size_t)(stops[i] - starts[i]); }
 };
-
-enum class Cpu { portable, avx2, avx512 };
-
-// The best instruction set allowed: POLYVEC_CPU lowers it, so that tests can take every path.
-inline Cpu cpu() {
-#if defined(__x86_64__)
-    const char *asked = std::getenv("POLYVEC_CPU");
-    if (asked && !std::strcmp(asked, "portable")) return Cpu::portable;
-    if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return Cpu::portable;
-    if (asked && !std::strcmp(asked, "avx2")) return Cpu::avx2;
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni") &&
-        __builtin_cpu_supports("avx512vbmi"))
-        return Cpu::avx512;
-    return Cpu::avx2;
-#else
-    return Cpu::portable;
-#endif
-}
 
 // Runs work(start, stop, thread) over [0, count) in equal ranges, one a thread.
 template <typename Work> inline void spread(size_t count, size_t threads, size_t least, Work work) {

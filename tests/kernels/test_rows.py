@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
-from polyvec.kernels import product, rows
-from polyvec.kernels.compiled import compiled
+from polyvec.kernels import available_paths, product, rows, use_path
 
-PATHS = ["avx512", "avx2", "portable", "reference"]
+PATHS = ["avx512", "avx2", "portable", "numpy"]
 
 
 @pytest.fixture(params=PATHS)
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "reference":
-        monkeypatch.setenv("POLYVEC_NO_NATIVE", "1")
-    elif compiled() is None:
-        pytest.skip("no compiled module")
-    else:
-        monkeypatch.setenv("POLYVEC_CPU", request.param)
-    return str(request.param)
+def path(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param not in available_paths():
+        pytest.skip(f"no {request.param} path here")
+    with use_path(request.param):
+        yield request.param
 
 
 def cosines(matrix: np.ndarray, query: np.ndarray) -> np.ndarray:
@@ -59,19 +57,19 @@ def test_more_rows_than_there_are_gives_all(path: str) -> None:
     assert len(rows.RowSearch(matrix[:0]).nearest(matrix[0], 10)[0]) == 0
 
 
-def test_all_paths_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_paths_give_the_same_bits() -> None:
     rng = np.random.default_rng(5)
     matrix = rng.standard_normal((2000, 37)).astype(np.float32)
     query = rng.standard_normal(37).astype(np.float32)
     fast = rows.RowSearch(matrix).nearest(query, 20)
     norms = rows.row_norms(matrix)
     taken = rows.take(matrix, [5, 3, 5])
-    monkeypatch.setenv("POLYVEC_NO_NATIVE", "1")
-    slow = rows.RowSearch(matrix).nearest(query, 20)
-    assert fast[0].tolist() == slow[0].tolist()
-    assert fast[1].tolist() == slow[1].tolist()
-    assert norms.tobytes() == rows.row_norms(matrix).tobytes()
-    assert taken.tobytes() == rows.take(matrix, [5, 3, 5]).tobytes()
+    with use_path("numpy"):
+        slow = rows.RowSearch(matrix).nearest(query, 20)
+        assert fast[0].tolist() == slow[0].tolist()
+        assert fast[1].tolist() == slow[1].tolist()
+        assert norms.tobytes() == rows.row_norms(matrix).tobytes()
+        assert taken.tobytes() == rows.take(matrix, [5, 3, 5]).tobytes()
 
 
 def test_normalised_rows_scale_back(path: str) -> None:
@@ -106,16 +104,16 @@ def test_codes_decode_and_rank_as_their_rows_do(path: str, parts: int, centroids
     assert np.allclose(scores, exact[found], rtol=1e-4, atol=1e-4)
 
 
-def test_product_paths_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_product_paths_give_the_same_bits() -> None:
     rng = np.random.default_rng(9)
     codes = rng.integers(0, 256, (2000, 12)).astype(np.uint8)
     codes[100:140] = codes[7]
     tables = rng.standard_normal((12, 256)).astype(np.float32)
     weights = np.ones(2000, np.float32)
     results = []
-    for name in PATHS:
-        monkeypatch.setenv("POLYVEC_NO_NATIVE" if name == "reference" else "POLYVEC_CPU", name)
-        found, scores = product.ProductSearch(codes, 256, weights).nearest(tables, 10)
+    for name in available_paths():
+        with use_path(name):
+            found, scores = product.ProductSearch(codes, 256, weights).nearest(tables, 10)
         results.append((found.tolist(), scores.tolist()))
     assert all(result == results[0] for result in results)
 

@@ -1,8 +1,8 @@
 """Product quantisation: rows from codes, and the nearest rows straight from the codes.
 
-A code names a centroid of one part of the row. A query's products with all centroids of a part make a table; a row's
-score is the sum of its parts' entries in float32, in order, times the row's weight. Where the processor has AVX-512
-VBMI, tables rounded to bytes pick the candidates 64 rows at a time, and the float32 tables then rank them.
+A code names a centroid of one part of the row. A query's products with all centroids of a part make a table; a
+row's score is the sum of its parts' entries in float32, in order, times the row's weight. Where the processor has
+AVX-512 VBMI, tables rounded to bytes pick the candidates 64 rows at a time, and float32 tables then rank them.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.compiled import compiled, threads
+from polyvec.kernels.paths import default_threads, native
 from polyvec.kernels.rows import best, make_candidates
 from polyvec.kernels.strings import Floats, Longs
 
 Codes = npt.NDArray[np.uint8]
 
 
-def decode_product(codes: Codes, books: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
-    """Rows (n, parts * width) from codes (n, parts) and codebooks (parts, centroids, width), times `weights` if given.
+def decode_product(
+    codes: Codes, books: Floats, *, weights: Floats | None = None, out: Floats | None = None
+) -> Floats:
+    """Rows (n, parts * width) from codes (n, parts) and codebooks (parts, centroids, width).
 
-    A code without a centroid is an IndexError that names its flat position.
+    `weights`, one a row, multiply them. A code without a centroid is an IndexError that names its flat position.
     """
     count, parts = codes.shape
     size, width = books.shape[1:]
     rows = np.empty((count, parts * width), np.float32) if out is None else out
-    native = compiled()
-    if native is not None and codes.flags.c_contiguous and rows.flags.c_contiguous:
-        bad = native.decode_product(codes, books, weights, rows, threads())
+    module = native()
+    if module is not None and codes.flags.c_contiguous and rows.flags.c_contiguous:
+        bad = module.decode_product(codes, books, weights, rows, default_threads())
     else:
         over = codes >= size if size < 256 else np.zeros(0, bool)
         bad = int(over.argmax()) if over.any() else -1
@@ -40,7 +42,8 @@ def decode_product(codes: Codes, books: Floats, *, weights: Floats | None = None
                 rows *= weights[:, None]
     if bad >= 0:
         found = int(codes.reshape(-1)[bad])
-        raise IndexError(f"code {found} at row {bad // parts}, part {bad % parts} has no centroid among {size}")
+        where = f"row {bad // parts}, part {bad % parts}"
+        raise IndexError(f"code {found} at {where} has no centroid among {size}")
     return rows
 
 
@@ -52,9 +55,9 @@ def make_tables(query: Floats, books: Floats) -> Floats:
 
 def score_product(codes: Codes, tables: Floats, rows: Longs) -> Floats:
     """The float32 table sums of some rows."""
-    native = compiled()
-    if native is not None:
-        scores: Floats = native.score_product(codes, tables, rows)
+    module = native()
+    if module is not None:
+        scores: Floats = module.score_product(codes, tables, rows)
         return scores
     return _sum_tables(codes[rows], tables)
 
@@ -68,7 +71,7 @@ def _sum_tables(codes: Codes, tables: Floats) -> Floats:
 
 @dataclass(slots=True)
 class ProductSearch:
-    """Nearest rows over codes. `weights` turns a table sum into the score: a norm, or its share of a cosine."""
+    """Nearest rows over codes. `weights` turn a table sum into the score: a norm, or its share of a cosine."""
 
     codes: Codes
     centroids: int
@@ -78,15 +81,15 @@ class ProductSearch:
     def nearest(self, tables: Floats, k: int) -> tuple[Longs, npt.NDArray[np.float64]]:
         """The k rows of the largest score and every row tied with the last, best first."""
         k = min(k, len(self.codes))
-        native = compiled()
+        module = native()
         if k == 0:
             return np.empty(0, np.int64), np.empty(0)
-        if native is None:
+        if module is None:
             rows = self._scan(tables, k)
-        elif native.can_scan_packed():
+        elif module.can_scan_packed():
             rows = self._scan_packed(tables, k)
         else:
-            rows = native.scan_product(self.codes, tables, self.weights, k, threads())
+            rows = module.scan_product(self.codes, tables, self.weights, k, default_threads())
         scores = score_product(self.codes, tables, rows) * self.weights[rows]
         return best(rows, scores.astype(np.float64), k)
 
@@ -98,9 +101,10 @@ class ProductSearch:
         return candidates.rows(0)
 
     def _scan_packed(self, tables: Floats, k: int) -> Longs:
-        scanner = compiled()
+        module = native()
+        assert module is not None
         if self._packed is None:
-            self._packed = scanner.pack_product(self.codes, self.centroids, threads())
+            self._packed = module.pack_product(self.codes, self.centroids, default_threads())
         low = tables.min(axis=1, keepdims=True).astype(np.float64)
         step = float((tables - low).max()) / 255 or 1.0
         steps = np.zeros((len(tables), 256), np.uint8)
@@ -108,7 +112,7 @@ class ProductSearch:
         heaviest = float(np.abs(self.weights).max(initial=0))
         # Each part is off by half a step at most; float32 adds a little of its own.
         bound = heaviest * (len(tables) * step / 2 + 1e-5 * float(np.abs(tables).max(axis=1).sum()))
-        rows: Longs = scanner.scan_packed(
-            self._packed, steps, self.weights, float(low.sum()), step, k, 2 * bound, threads()
+        rows: Longs = module.scan_packed(
+            self._packed, steps, self.weights, float(low.sum()), step, k, 2 * bound, default_threads()
         )
         return rows

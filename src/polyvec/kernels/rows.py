@@ -1,8 +1,8 @@
 """Rows of a float32 matrix: gather, lengths, and the nearest rows to a query, exactly.
 
-The nearest rows come from an 8-bit copy of the unit rows that bounds every score from both sides; the few rows that
-may belong to the answer are then scored again in float64 over the floats themselves. So the answer does not depend on
-the copy, and the NumPy reference, which has none, gives the same.
+The nearest rows come from an 8-bit copy of the unit rows that bounds every score from both sides; the few rows
+that may belong to the answer are then scored again in float64 over the floats themselves. So the answer does not
+depend on the copy, and the NumPy reference, which has none, gives the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.compiled import compiled, threads
+from polyvec.kernels.paths import default_threads, native
 from polyvec.kernels.strings import Bytes, Floats, Longs
 
 BLOCK = 16384  # rows scored at a time where many queries share a matrix product
@@ -21,9 +21,9 @@ FLOAT_ERROR = 2e-6  # what float32 products of unit vectors are off by, with roo
 
 def take_rows(data: Bytes, offsets: Longs, out: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Copy `out.shape[1]` bytes from each offset into the rows of `out`."""
-    native = compiled()
-    if native is not None:
-        native.take_rows(data, offsets, out, threads())
+    module = native()
+    if module is not None:
+        module.take_rows(data, offsets, out, default_threads())
         return out
     width = out.shape[1]
     if len(offsets) and (int(offsets.min()) < 0 or int(offsets.max()) + width > len(data)):
@@ -36,7 +36,8 @@ def take_rows(data: Bytes, offsets: Longs, out: npt.NDArray[np.uint8]) -> npt.ND
 def take(matrix: Floats, rows: npt.ArrayLike) -> Floats:
     """matrix[rows] as a new float32 array, gathered in parallel where the matrix is contiguous."""
     index = np.ascontiguousarray(rows, np.int64)
-    if compiled() is None or matrix.dtype != np.float32 or not matrix.flags.c_contiguous or matrix.shape[1] == 0:
+    plain = matrix.dtype == np.float32 and matrix.flags.c_contiguous and matrix.shape[1] > 0
+    if native() is None or not plain:
         return np.array(matrix[index], np.float32)
     if len(index) and (int(index.min()) < 0 or int(index.max()) >= len(matrix)):
         raise IndexError(f"a row beyond the {len(matrix)} rows of the matrix")
@@ -60,10 +61,10 @@ def dot_lanes(rows: Floats, query: Floats) -> npt.NDArray[np.float64]:
 
 def row_norms(matrix: Floats) -> Floats:
     """The L2 length of each row."""
-    native = compiled()
+    module = native()
     norms = np.empty(len(matrix), np.float32)
-    if native is not None and matrix.flags.c_contiguous:
-        native.row_norms(matrix, norms, threads())
+    if module is not None and matrix.flags.c_contiguous:
+        module.row_norms(matrix, norms, default_threads())
         return norms
     for at in range(0, len(matrix), BLOCK):
         block = matrix[at : at + BLOCK]
@@ -85,9 +86,9 @@ def _lane_sums(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 def scale_rows(matrix: Floats, norms: Floats, *, inverse: bool = False) -> Floats:
     """Multiply each row by its norm in place, or with `inverse` divide (a row of norm 0 stays)."""
-    native = compiled()
-    if native is not None and matrix.flags.c_contiguous:
-        native.scale_rows(matrix, np.ascontiguousarray(norms, np.float32), inverse, threads())
+    module = native()
+    if module is not None and matrix.flags.c_contiguous:
+        module.scale_rows(matrix, np.ascontiguousarray(norms, np.float32), inverse, default_threads())
     elif inverse:
         np.divide(matrix, norms[:, None], out=matrix, where=(norms > 0)[:, None])
     else:
@@ -104,7 +105,7 @@ def normalize_rows(matrix: Floats) -> Floats:
 
 @dataclass(slots=True)
 class RowSearch:
-    """Exact nearest rows by cosine over a float32 matrix; keeps an 8-bit copy of a quarter of its size once asked."""
+    """Exact nearest rows by cosine over a float32 matrix; keeps an 8-bit copy, a quarter of its size, once asked."""
 
     matrix: Floats
     norms: Floats = field(init=False)
@@ -119,10 +120,10 @@ class RowSearch:
         """The k rows of the largest cosine to the query and every row tied with the last, best first."""
         count, dim = self.matrix.shape
         unit, k = _unit(query), min(k, count)
-        native = compiled()
+        module = native()
         if k == 0:
             return np.empty(0, np.int64), np.empty(0)
-        if native is None or not self.matrix.flags.c_contiguous or not 0 < dim <= 65536:
+        if module is None or not self.matrix.flags.c_contiguous or not 0 < dim <= 65536:
             return self._nearest_many(unit[None], k)[0]
         codes, scales = self._copy()
         step = float(np.abs(unit).max()) / 127 or 1.0
@@ -130,7 +131,7 @@ class RowSearch:
         off = float(np.linalg.norm(unit - rounded * np.float64(step)))
         # |q.x - q'.x'| <= |q - q'| |x| + |q'| |x - x'|, and |x| is 1.
         bound = off + (1 + off) * self._error + FLOAT_ERROR
-        rows = native.scan_codes(codes, scales, rounded, step, k, 2 * bound, threads())
+        rows = module.scan_codes(codes, scales, rounded, step, k, 2 * bound, default_threads())
         return self._rank(rows, unit, k)
 
     def nearest_many(self, queries: Floats, k: int) -> list[tuple[Longs, npt.NDArray[np.float64]]]:
@@ -143,7 +144,9 @@ class RowSearch:
         if self._codes is None:
             codes = np.empty(self.matrix.shape, np.uint8)
             self._scales = np.empty(len(self.matrix), np.float32)
-            self._error = compiled().quantize_rows(self.matrix, codes, self._scales, threads())
+            module = native()
+            assert module is not None
+            self._error = module.quantize_rows(self.matrix, codes, self._scales, default_threads())
             self._codes = codes
         return self._codes, self._scales
 
@@ -153,13 +156,13 @@ class RowSearch:
         for at in range(0, len(self.matrix), BLOCK):
             scores = units @ self.matrix[at : at + BLOCK].T
             scores *= inverse[at : at + BLOCK]
-            candidates.push(np.ascontiguousarray(scores), at, threads())
+            candidates.push(np.ascontiguousarray(scores), at, default_threads())
         return [self._rank(candidates.rows(i), unit, k) for i, unit in enumerate(units)]
 
     def _rank(self, rows: Longs, unit: Floats, k: int) -> tuple[Longs, npt.NDArray[np.float64]]:
-        native = compiled()
-        if native is not None and self.matrix.flags.c_contiguous:
-            scores = native.dot_rows(self.matrix, rows, unit)
+        module = native()
+        if module is not None and self.matrix.flags.c_contiguous:
+            scores = module.dot_rows(self.matrix, rows, unit)
         else:
             scores = dot_lanes(self.matrix[rows], unit)
         norms = self.norms[rows].astype(np.float64)
@@ -170,7 +173,8 @@ class RowSearch:
 def best(rows: Longs, scores: npt.NDArray[np.float64], k: int) -> tuple[Longs, npt.NDArray[np.float64]]:
     """The k best of scored rows, best first and equal ones by row, with all that tie with the last."""
     order = np.lexsort((rows, -scores))
-    kept = order[: k + int(np.count_nonzero(scores[order[k:]] == scores[order[k - 1]]))] if 0 < k < len(order) else order
+    ties = int(np.count_nonzero(scores[order[k:]] == scores[order[k - 1]])) if 0 < k < len(order) else 0
+    kept = order[: k + ties]
     return rows[kept], scores[kept]
 
 
@@ -181,7 +185,7 @@ def _unit(query: Floats) -> Floats:
 
 
 class Candidates:
-    """The reference of the compiled candidates: for each query the rows within `margin` of its k-th best score."""
+    """The reference of the compiled candidates: for each query the rows within `margin` of its k-th best."""
 
     def __init__(self, queries: int, k: int, margin: float) -> None:
         self._k, self._margin = k, np.float32(margin)
@@ -205,6 +209,6 @@ class Candidates:
 
 def make_candidates(queries: int, k: int, margin: float) -> Candidates:
     """Candidates, compiled where possible."""
-    native = compiled()
-    made: Candidates = Candidates(queries, k, margin) if native is None else native.Candidates(queries, k, margin)
+    module = native()
+    made: Candidates = (Candidates if module is None else module.Candidates)(queries, k, margin)
     return made

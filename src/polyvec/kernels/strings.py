@@ -1,7 +1,7 @@
-"""Tables of strings: words that stay as bytes where they are, a start and a length each.
+"""Tables of strings: words that stay as bytes where they are, a start and a stop each.
 
-Walking a file's table, checking its UTF-8 and building the index over it run compiled where possible; the Python
-reference beside each gives the same results. No function trusts a length: a string that does not fit ends the walk.
+Walking a file's table, checking its UTF-8 and building the index over it run compiled where possible; the
+Python reference beside each gives the same results. No length is trusted: a string that does not fit ends the walk.
 """
 
 from __future__ import annotations
@@ -16,55 +16,53 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.compiled import compiled
+from polyvec.kernels.paths import native
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
-Uints = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float32]
 
 BLANKS = b" \t\r\v\f"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Strings:
-    """`len(starts)` strings: string i is data[starts[i] : starts[i] + lengths[i]]."""
+class Table:
+    """`len(starts)` strings: string i is data[starts[i] : stops[i]]."""
 
     data: Bytes
     starts: Longs
-    lengths: Uints
+    stops: Longs
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def __getitem__(self, row: int) -> bytes:
-        start = int(self.starts[row])
-        return self.data[start : start + int(self.lengths[row])].tobytes()
+        return self.data[self.starts[row] : self.stops[row]].tobytes()
 
     def __iter__(self) -> Iterator[bytes]:
         for row in range(len(self)):
             yield self[row]
 
-    def slice(self, start: int, stop: int) -> Strings:
+    def slice(self, start: int, stop: int) -> Table:
         """The strings start..stop, over the same bytes."""
-        return Strings(self.data, self.starts[start:stop], self.lengths[start:stop])
+        return Table(self.data, self.starts[start:stop], self.stops[start:stop])
 
-    def take(self, rows: npt.ArrayLike) -> Strings:
+    def take(self, rows: npt.ArrayLike) -> Table:
         """The strings at `rows`, over the same bytes."""
         at = np.asarray(rows, np.int64)
-        return Strings(self.data, np.ascontiguousarray(self.starts[at]), np.ascontiguousarray(self.lengths[at]))
+        return Table(self.data, self.starts[at], self.stops[at])
 
     @property
     def total(self) -> int:
         """How many bytes the strings have together."""
-        return int(self.lengths.sum(dtype=np.int64))
+        return int((self.stops - self.starts).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
     """What a walk found: the strings that fit, and where it ended (at the first that does not, if any)."""
 
-    strings: Strings
+    strings: Table
     end: int
 
 
@@ -73,80 +71,80 @@ class Index(Protocol):
 
     def find(self, word: str | bytes) -> int: ...
     def find_many(self, words: list[str]) -> Longs: ...
-    def find_table(self, data: Bytes, starts: Longs, lengths: Uints) -> Longs: ...
+    def find_table(self, data: Bytes, starts: Longs, stops: Longs) -> Longs: ...
     @property
     def duplicates(self) -> Longs: ...
     @property
     def memory(self) -> int: ...
 
 
-def pack(words: Sequence[str | bytes]) -> Strings:
+def pack(words: Sequence[str | bytes]) -> Table:
     """Python strings as a table of UTF-8; a lone surrogate is a ValueError."""
-    native = compiled()
-    if native is not None:
-        return Strings(*native.pack_strings(list(words)))
+    module = native()
+    if module is not None:
+        return Table(*module.pack_strings(list(words)))
     parts = [word if isinstance(word, bytes) else word.encode() for word in words]
-    lengths = np.fromiter((len(part) for part in parts), np.int64, len(parts))
-    starts = np.zeros(len(parts), np.int64)
-    np.cumsum(lengths[:-1], out=starts[1:])
-    return Strings(np.frombuffer(b"".join(parts), np.uint8), starts, lengths.astype(np.uint32))
+    stops = np.cumsum(np.fromiter((len(part) for part in parts), np.int64, len(parts)))
+    starts = np.concatenate([np.zeros(1, np.int64), stops[:-1]]) if parts else stops
+    return Table(np.frombuffer(b"".join(parts), np.uint8), starts, stops)
 
 
-def join(strings: Strings, *, prefix: bool = False) -> Bytes:
+def join(strings: Table, *, prefix: bool = False) -> Bytes:
     """The strings one after the other; with `prefix` each behind its length as u32."""
-    native = compiled()
-    if native is not None:
-        joined: Bytes = native.join_table(strings.data, strings.starts, strings.lengths, prefix)
+    module = native()
+    if module is not None:
+        joined: Bytes = module.join_table(strings.data, strings.starts, strings.stops, prefix)
         return joined
     head = (lambda s: len(s).to_bytes(4, "little") + s) if prefix else (lambda s: s)
     return np.frombuffer(b"".join(head(s) for s in strings), np.uint8)
 
 
-def decode(strings: Strings) -> list[str]:
+def decode(strings: Table) -> list[str]:
     """The strings as Python strings; invalid UTF-8 is a UnicodeDecodeError."""
-    native = compiled()
-    if native is not None:
-        words: list[str] = native.decode_strings(strings.data, strings.starts, strings.lengths)
+    module = native()
+    if module is not None:
+        words: list[str] = module.decode_strings(strings.data, strings.starts, strings.stops)
         return words
     return [s.decode() for s in strings]
 
 
 def walk(data: Bytes, *, start: int, stop: int, count: int, gap: int = 0) -> Walk:
-    """Strings of u32 length + bytes, each followed by `gap` bytes, from `start`; none reaches beyond `stop`."""
-    native = compiled()
-    if native is not None:
-        starts, lengths, end, _ = native.walk_table(data, start, stop, min(count, 2**63), gap)
-        return Walk(Strings(data, starts, lengths), end)
+    """Table of u32 length + bytes, each followed by `gap` bytes, from `start`; none reaches beyond `stop`."""
+    module = native()
+    if module is not None:
+        starts, stops, end, _ = module.walk_table(data, start, stop, min(count, 2**63), gap)
+        return Walk(Table(data, starts, stops), end)
     found: list[tuple[int, int]] = []
     at = start
-    view = memoryview(data)
+    view = data.data
     while len(found) < count and stop - at >= 4 + gap:
         length = int.from_bytes(view[at : at + 4], "little")
         if length > stop - at - 4 - gap:
             break
-        found.append((at + 4, length))
+        found.append((at + 4, at + 4 + length))
         at += 4 + length + gap
     return Walk(_table(data, found), at)
 
 
 def scan(data: Bytes, *, start: int, stop: int, count: int, delimiter: int, gap: int, newlines: bool) -> Walk:
-    """Words that end with `delimiter`, each followed by `gap` bytes; with `newlines` those before a word are skipped."""
-    native = compiled()
-    if native is not None:
-        starts, lengths, end, _ = native.scan_words(data, start, stop, min(count, 2**63), delimiter, gap, newlines)
-        return Walk(Strings(data, starts, lengths), end)
+    """Words that end with `delimiter`, each followed by `gap` bytes; `newlines` skips those before a word."""
+    module = native()
+    if module is not None:
+        most = min(count, 2**63)
+        starts, stops, end, _ = module.scan_words(data, start, stop, most, delimiter, gap, newlines)
+        return Walk(Table(data, starts, stops), end)
     found: list[tuple[int, int]] = []
     at = start
-    view = memoryview(data)
+    view = data.data
     mark = bytes([delimiter])
     while len(found) < count:
         begin = at
         while newlines and begin < stop and view[begin] == 10:
             begin += 1
         end = _find(view, mark, begin, stop)
-        if end < 0 or end - begin > 0xFFFFFFFF or gap > stop - end - 1:
+        if end < 0 or gap > stop - end - 1:
             break
-        found.append((begin, end - begin))
+        found.append((begin, end))
         at = end + 1 + gap
     return Walk(_table(data, found), at)
 
@@ -159,16 +157,16 @@ def _find(view: memoryview, mark: bytes, start: int, stop: int) -> int:
     return -1
 
 
-def _table(data: Bytes, found: list[tuple[int, int]]) -> Strings:
+def _table(data: Bytes, found: list[tuple[int, int]]) -> Table:
     pairs = np.array(found, np.int64).reshape(-1, 2)
-    return Strings(data, np.ascontiguousarray(pairs[:, 0]), pairs[:, 1].astype(np.uint32))
+    return Table(data, np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]))
 
 
-def find_invalid(strings: Strings) -> Longs:
+def find_invalid(strings: Table) -> Longs:
     """The rows whose bytes are not UTF-8, ascending."""
-    native = compiled()
-    if native is not None:
-        bad: Longs = native.find_invalid(strings.data, strings.starts, strings.lengths)
+    module = native()
+    if module is not None:
+        bad: Longs = module.find_invalid(strings.data, strings.starts, strings.stops)
         return bad
     return np.array([row for row, word in enumerate(strings) if not _is_utf8(word)], np.int64)
 
@@ -181,22 +179,22 @@ def _is_utf8(word: bytes) -> bool:
     return True
 
 
-def replace_invalid(strings: Strings, rows: Longs) -> Strings:
+def replace_invalid(strings: Table, rows: Longs) -> Table:
     """The same table with the words at `rows` decoded with U+FFFD for what is not UTF-8."""
     fixed = pack([strings[int(row)].decode(errors="replace") for row in rows])
     data = np.concatenate([strings.data, fixed.data])
-    starts, lengths = strings.starts.copy(), strings.lengths.copy()
+    starts, stops = strings.starts.copy(), strings.stops.copy()
     starts[rows] = fixed.starts + len(strings.data)
-    lengths[rows] = fixed.lengths
-    return Strings(data, starts, lengths)
+    stops[rows] = fixed.stops + len(strings.data)
+    return Table(data, starts, stops)
 
 
-def build_index(strings: Strings) -> Index:
+def build_index(strings: Table) -> Index:
     """An index over the strings' bytes, built at once; seeded, so that no file can make its words collide."""
-    native = compiled()
-    if native is not None:
+    module = native()
+    if module is not None:
         seed = int.from_bytes(os.urandom(8), "little")
-        index: Index = native.WordIndex(strings.data, strings.starts, strings.lengths, seed)
+        index: Index = module.WordIndex(strings.data, strings.starts, strings.stops, seed)
         return index
     return DictIndex(strings)
 
@@ -204,7 +202,7 @@ def build_index(strings: Strings) -> Index:
 class DictIndex:
     """The reference of the compiled index: a dict from bytes to row."""
 
-    def __init__(self, strings: Strings) -> None:
+    def __init__(self, strings: Table) -> None:
         self._rows: dict[bytes, int] = {}
         again = []
         for row, word in enumerate(strings):
@@ -223,8 +221,8 @@ class DictIndex:
     def find_many(self, words: list[str]) -> Longs:
         return np.fromiter((self.find(word) for word in words), np.int64, len(words))
 
-    def find_table(self, data: Bytes, starts: Longs, lengths: Uints) -> Longs:
-        words = Strings(data, starts, lengths)
+    def find_table(self, data: Bytes, starts: Longs, stops: Longs) -> Longs:
+        words = Table(data, starts, stops)
         return np.fromiter((self._rows.get(word, -1) for word in words), np.int64, len(words))
 
     @property
@@ -238,10 +236,12 @@ class DictIndex:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines of a text embedding: the words, where each line's first number is, where the scan ended; `fields` tells how many
-    numbers the line there had if it had too few, else -1."""
+    """Lines of a text embedding: the words, where each line's first number is, where the scan ended.
 
-    strings: Strings
+    `fields` tells how many fields the line there had if it had too few, else -1.
+    """
+
+    strings: Table
     numbers: Longs
     end: int
     fields: int
@@ -249,14 +249,14 @@ class Lines:
 
 def scan_text(data: Bytes, *, start: int, stop: int, count: int, dim: int) -> Lines:
     """Lines "word v1 .. vdim"; the word is all that stands before the last `dim` fields, spaces included."""
-    native = compiled()
-    if native is not None:
-        starts, lengths, numbers, end, _, fields = native.scan_text(data, start, stop, min(count, 2**63), dim)
-        return Lines(Strings(data, starts, lengths), numbers, end, fields)
+    module = native()
+    if module is not None:
+        starts, stops, numbers, end, _, fields = module.scan_text(data, start, stop, min(count, 2**63), dim)
+        return Lines(Table(data, starts, stops), numbers, end, fields)
     found: list[tuple[int, int]] = []
     firsts: list[int] = []
     at, few = start, -1
-    view = memoryview(data)
+    view = data.data
     while at < stop and len(found) < count:
         newline = _find(view, b"\n", at, stop)
         end, after = (newline, newline + 1) if newline >= 0 else (stop, stop)
@@ -277,18 +277,18 @@ def scan_text(data: Bytes, *, start: int, stop: int, count: int, dim: int) -> Li
         if fields < dim or first == 0:
             few = fields
             break
-        found.append((at, right))
+        found.append((at, at + right))
         firsts.append(at + first)
         at = after
     return Lines(_table(data, found), np.array(firsts, np.int64), at, few)
 
 
 def parse_rows(data: Bytes, *, stop: int, numbers: Longs, out: Floats) -> int:
-    """Fill `out` with the numbers at each offset, correctly rounded to float32; the flat index of a bad one, or -1."""
-    native = compiled()
-    if native is not None:
-        return int(native.parse_rows(data, stop, numbers, out))
-    view = memoryview(data)
+    """Fill `out` with the numbers at each offset, rounded once to float32; the flat index of a bad one, or -1."""
+    module = native()
+    if module is not None:
+        return int(module.parse_rows(data, stop, numbers, out))
+    view = data.data
     dim = out.shape[1]
     for row, at in enumerate(numbers.tolist()):
         newline = _find(view, b"\n", at, stop)
@@ -326,14 +326,14 @@ def _parse_float(text: bytes) -> float | None:
     return single
 
 
-def format_rows(strings: Strings, rows: Floats) -> bytes:
-    """"word v1 .. vdim" lines, every number the shortest text that reads back to the same float32."""
-    native = compiled()
-    if native is not None:
-        text: bytes = native.format_rows(strings.data, strings.starts, strings.lengths, rows)
+def format_rows(strings: Table, rows: Floats) -> bytes:
+    """ "word v1 .. vdim" lines, every number the shortest text that reads back to the same float32."""
+    module = native()
+    if module is not None:
+        text: bytes = module.format_rows(strings.data, strings.starts, strings.stops, rows)
         return text
-    lines = (word + b"".join(b" " + _format_float(x) for x in row) + b"\n" for word, row in zip(strings, rows))
-    return b"".join(lines)
+    lines = (word + b"".join(b" " + _format_float(x) for x in row) for word, row in zip(strings, rows))
+    return b"".join(line + b"\n" for line in lines)
 
 
 def _format_float(value: Any) -> bytes:

@@ -1,8 +1,9 @@
 """Character n-grams of words, the rows they hash to, and the sums of those rows.
 
-A word stands between brackets; its n-grams are counted in Unicode code points, from each start the longest first,
-repeats kept. Three hash families: FNV-1a 64 over code points (finalfusion buckets), FNV-1a 32 over sign-extended
-UTF-8 bytes (fastText), MurmurHash3 x64-128 (floret). Compiled where possible; the Python here gives the same numbers.
+A word stands between brackets; its n-grams are counted in Unicode code points, from each start the longest
+first, repeats kept. Three hash families: FNV-1a 64 over code points (finalfusion buckets), FNV-1a 32 over
+sign-extended UTF-8 bytes (fastText), MurmurHash3 x64-128 (floret). Compiled where possible; the Python here gives
+the same numbers.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.compiled import compiled, threads
+from polyvec.kernels.paths import default_threads, native
 from polyvec.kernels.rows import dot_lanes
-from polyvec.kernels.strings import Floats, Longs, Strings, pack
+from polyvec.kernels.strings import Floats, Longs, Table, pack
 
 U64 = 0xFFFFFFFFFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Row numbers of several words in one array: word i has indices[splits[i] : splits[i + 1]]; -1 stands for none."""
+    """Row numbers of several words: word i has indices[splits[i] : splits[i + 1]]; -1 stands for none."""
 
     indices: Longs
     splits: Longs
@@ -93,31 +94,31 @@ def _finish(k: int) -> int:
     return k ^ (k >> 33)
 
 
-def bucket_indices(words: Strings, *, min_n: int, max_n: int, exponent: int) -> Rows:
+def bucket_indices(words: Table, *, min_n: int, max_n: int, exponent: int) -> Rows:
     """finalfusion buckets: FNV-1a 64, the low `exponent` bits."""
-    native = compiled()
-    if native is not None:
-        return Rows(*native.bucket_indices(words.data, words.starts, words.lengths, min_n, max_n, exponent))
+    module = native()
+    if module is not None:
+        return Rows(*module.bucket_indices(words.data, words.starts, words.stops, min_n, max_n, exponent))
     mask = (1 << exponent) - 1
     return _each(words, lambda word: [fnv64(ngram) & mask for ngram in ngrams(word, min_n, max_n)])
 
 
-def fasttext_indices(words: Strings, *, min_n: int, max_n: int, buckets: int) -> Rows:
+def fasttext_indices(words: Table, *, min_n: int, max_n: int, buckets: int) -> Rows:
     """fastText buckets: FNV-1a 32 over signed bytes, modulo the number of buckets."""
-    native = compiled()
-    if native is not None:
-        return Rows(*native.fasttext_indices(words.data, words.starts, words.lengths, min_n, max_n, buckets))
+    module = native()
+    if module is not None:
+        return Rows(*module.fasttext_indices(words.data, words.starts, words.stops, min_n, max_n, buckets))
     return _each(words, lambda word: [fnv32(ngram) % buckets for ngram in ngrams(word, min_n, max_n)])
 
 
 def floret_indices(
-    words: Strings, *, min_n: int, max_n: int, buckets: int, hashes: int, seed: int, bow: str, eow: str
+    words: Table, *, min_n: int, max_n: int, buckets: int, hashes: int, seed: int, bow: str, eow: str
 ) -> Rows:
-    """floret: the bracketed word and its n-grams, each `hashes` lanes of MurmurHash3, modulo the number of buckets."""
-    native = compiled()
-    if native is not None:
-        table = (words.data, words.starts, words.lengths)
-        return Rows(*native.floret_indices(*table, min_n, max_n, buckets, hashes, seed, bow, eow))
+    """floret: the bracketed word and its n-grams, each `hashes` lanes of MurmurHash3, modulo the buckets."""
+    module = native()
+    if module is not None:
+        table = (words.data, words.starts, words.stops)
+        return Rows(*module.floret_indices(*table, min_n, max_n, buckets, hashes, seed, bow, eow))
 
     def rows(word: str) -> list[int]:
         pieces = [f"{bow}{word}{eow}", *ngrams(word, min_n, max_n, bow=bow, eow=eow)]
@@ -126,18 +127,19 @@ def floret_indices(
     return _each(words, rows)
 
 
-def ngram_table(words: Strings, *, min_n: int, max_n: int) -> tuple[Strings, Longs]:
-    """The n-grams themselves, of all words in one table, and where each word's begin (one more than words)."""
-    native = compiled()
-    if native is not None:
-        text, starts, lengths, splits = native.ngram_table(words.data, words.starts, words.lengths, min_n, max_n)
-        return Strings(text, starts, lengths), splits
+def ngram_table(words: Table, *, min_n: int, max_n: int) -> tuple[Table, Longs]:
+    """The n-grams themselves of all words in one table, and where each word's begin (one more than words)."""
+    module = native()
+    if module is not None:
+        found = module.ngram_table(words.data, words.starts, words.stops, min_n, max_n)
+        text, starts, stops, splits = found
+        return Table(text, starts, stops), splits
     lists = [list(ngrams(word.decode(), min_n, max_n)) for word in words]
     splits = np.concatenate([[0], np.cumsum([len(found) for found in lists])]).astype(np.int64)
     return pack([ngram for found in lists for ngram in found]), splits
 
 
-def _each(words: Strings, rows: Callable[[str], list[int]]) -> Rows:
+def _each(words: Table, rows: Callable[[str], list[int]]) -> Rows:
     lists = [rows(word.decode()) for word in words]
     splits = np.concatenate([[0], np.cumsum([len(found) for found in lists])]).astype(np.int64)
     return Rows(np.array([row for found in lists for row in found], np.int64), splits)
@@ -152,18 +154,20 @@ def sum_rows(
     normalize: bool = True,
     out: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Sum the matrix rows of each word in float32, in order; return (words, dim) sums and their lengths before scaling.
+    """Sum the matrix rows of each word in float32, in order; the (words, dim) sums and their lengths.
 
-    `own` gives one row a word to begin with; `mean` divides by how many rows were added; `normalize` divides by the
-    length. A sum of length zero stays zero, -1 adds nothing.
+    `own` gives one row a word to begin with; `mean` divides by how many rows were added; `normalize` divides by
+    the length, which is the one returned. A sum of length zero stays zero, -1 adds nothing.
     """
     count = len(rows)
     sums = np.empty((count, matrix.shape[1]), np.float32) if out is None else out
     norms = np.empty(count, np.float32)
     begin = None if own is None else np.ascontiguousarray(own, np.int64)
-    native = compiled()
-    if native is not None:
-        native.sum_rows(matrix, rows.indices, rows.splits, begin, mean, normalize, sums, norms, threads())
+    module = native()
+    if module is not None:
+        module.sum_rows(
+            matrix, rows.indices, rows.splits, begin, mean, normalize, sums, norms, default_threads()
+        )
         return sums, norms
     for word in range(count):
         index = rows[word]
