@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 
 def main() -> None:
@@ -28,14 +29,18 @@ def run(arguments: list[str]) -> int:
     from polyvec.core.errors import InputError, LossyConversion, MissingExtra, PolyvecError
 
     # typer brings its own click or uses the installed one: its usage errors are told by what BadParameter is.
-    usage_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    usage_error: type[Any] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     show_warnings()
+    arguments = arguments or ["--help"]
     try:
         result = build(arguments)(args=arguments, prog_name="polyvec", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except typer.Exit as stop:
         return stop.exit_code
     except usage_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())
+            return 0
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context is not None else ""
         return fail(f"{error.format_message()}{hint}", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -53,10 +54,8 @@ def print_receipt(receipt: Any, *, json: bool) -> None:
 
     if json:
         return print_json(receipt.to_dict())
-    if receipt.output == "-":
-        say = note  # standard output carries the data
-    else:
-        say = print
+    # To standard output goes the data, so the receipt goes to standard error.
+    say: Callable[[str], None] = note if receipt.output == "-" else print
     verb = "would write" if receipt.dry_run else "wrote"
     rate = ""
     if not receipt.dry_run:

@@ -113,6 +113,16 @@ class Sink:
         self.write(bytes(-self.size % boundary))
         return self.size
 
+    @property
+    def temp_path(self) -> Path:
+        """The unfinished file, for libraries that write to a path of their own; call `adopt` when they are done."""
+        return self._temp or Path(f"/proc/self/fd/{self.fd}")
+
+    def adopt(self) -> None:
+        """Take over what another library wrote to `temp_path`."""
+        self.size = os.fstat(self.fd).st_size
+        self._advance()
+
     def copy_from(self, source: Source, offset: int, size: int) -> None:
         """Append a range of a source, inside the kernel where the system can."""
         done = 0
