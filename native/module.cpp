@@ -10,6 +10,10 @@ void bind_rescores(nb::module_ &m);
 void bind_shadows(nb::module_ &m);
 void bind_rounding(nb::module_ &m);
 void bind_prefixed(nb::module_ &m);
+void bind_product(nb::module_ &m);
+void bind_rows(nb::module_ &m);
+void bind_strings(nb::module_ &m);
+void bind_subwords(nb::module_ &m);
 
 NB_MODULE(_native, m) {
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
@@ -20,4 +24,8 @@ NB_MODULE(_native, m) {
     bind_shadows(m);
     bind_rounding(m);
     bind_prefixed(m);
+    bind_product(m);
+    bind_rows(m);
+    bind_strings(m);
+    bind_subwords(m);
 }
