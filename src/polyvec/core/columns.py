@@ -149,6 +149,20 @@ class Column(ABC):
         array = self.to_numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """The rows as a DLPack tensor: ``torch.from_dlpack(column)``. See `polyvec.core.exchange.export_tensor`."""
+        from polyvec.core.exchange import export_tensor
+
+        return export_tensor(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from polyvec.core.exchange import CPU
+
+        return CPU
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype}, {self.encoding})"
 
@@ -245,12 +259,15 @@ class FileColumn(Column):
             self.source.read_into(extent.offset, out[at : at + extent.rows])
         return out
 
-    def view(self) -> Array | None:
-        """A read-only zero-copy view of the rows, where they lie raw, packed and in one piece; else None."""
+    def view(self, *, private: bool = False) -> Array | None:
+        """A read-only zero-copy view of the rows, where they lie raw, packed and in one piece; else None.
+
+        ``private`` as in `Source.view`.
+        """
         if len(self._extents) != 1 or self._extents[0].codec.name != "raw" or self._extents[0].stride:
             return None
         extent = self._extents[0]
-        return self.source.view(extent.offset, extent.size).view(extent.codec.dtype).reshape(self.shape)
+        return self.source.view(extent.offset, extent.size, private=private).view(extent.codec.dtype).reshape(self.shape)
 
 
 class _Scratch:
@@ -319,6 +336,13 @@ def _crc_error(source: Source, extent: Extent, found: int) -> FormatError:
     )  # fmt: skip
 
 
+def clusters(rows: int, count: int, starts: Sequence[int]) -> Array:
+    """Up to ``count`` rows in runs from each of ``starts`` on: a sample of rows that are costly to reach."""
+    each = max(1, count // max(1, len(starts)))
+    runs = [np.arange(start, min(start + each, rows)) for start in starts]
+    return np.unique(np.concatenate(runs)) if runs else np.empty(0, np.int64)
+
+
 def same_codes(one: Codec, other: Codec, row_shape: tuple[int, ...]) -> bool:
     """Whether two codecs store the same bytes for the same rows: equal, or plain casts of one width."""
     if one == other:
@@ -352,7 +376,7 @@ class ArrayColumn(Column):
             end = min(at + rows, stop)
             yield Block(at, {name: part[at:end] for name, part in self._parts.items()}, self._codec, end - at)
 
-    def view(self) -> Array | None:
+    def view(self, *, private: bool = False) -> Array | None:
         """A read-only view of the array."""
         if self._codec.name != "raw":
             return None
@@ -362,10 +386,14 @@ class ArrayColumn(Column):
 
 
 class ReaderColumn(Column):
-    """Rows that another library reads (HDF5, Arrow): ``read(start, stop)`` gives decoded rows."""
+    """Rows that another library reads (HDF5, Arrow): ``read(start, stop)`` gives decoded rows.
+
+    ``together`` rows lie in one piece there, and are read at once where blocks allow.
+    """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any],
-                 read: Callable[[int, int], Array], *, encoding: str = "raw") -> None:  # fmt: skip
+                 read: Callable[[int, int], Array], *, encoding: str = "raw", together: int = 1) -> None:  # fmt: skip
+        self.together = together
         self.name = name
         self.shape = shape
         self.dtype = dtype
@@ -380,8 +408,17 @@ class ReaderColumn(Column):
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        rows = rows or rows_per_block(self.dtype, self.row_shape)
+        if rows is None:
+            rows = rows_per_block(self.dtype, self.row_shape)
+            rows = max(1, rows // self.together) * self.together
+        rows = min(rows, rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
         stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, rows):
             end = min(at + rows, stop)
             yield Block(at, {"codes": self._reader(at, end)}, Raw(self.dtype), end - at)
+
+    def spread(self, count: int) -> Array:
+        if self.together == 1:
+            return super().spread(count)
+        places = super().spread(8) // self.together * self.together
+        return clusters(self.rows, count, [int(place) for place in places])

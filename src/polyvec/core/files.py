@@ -116,8 +116,12 @@ class Source:
                 raise Truncated("the file became shorter while it was read", path=self.label, offset=offset + done)
             done += got
 
-    def view(self, offset: int, size: int) -> Bytes:
-        """A read-only zero-copy view of the bytes (mapped on first use)."""
+    def view(self, offset: int, size: int, *, private: bool = False) -> Bytes:
+        """A read-only zero-copy view of the bytes (mapped on first use).
+
+        With ``private`` the pages are copied when somebody writes to them all the same, past the flag of the
+        array: for takers that do not honour it. The file never changes.
+        """
         if offset < 0 or size < 0 or offset + size > self.size:
             raise Truncated("the file ends inside its data", path=self.label, offset=offset,
                             expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
@@ -125,6 +129,12 @@ class Source:
             return np.empty(0, np.uint8)
         if self._data is not None:
             array = np.frombuffer(self._data, np.uint8, size, offset)
+            array.flags.writeable = False
+            return array
+        if private:
+            flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
+            mapped = mmap.mmap(self._fileno(), 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            array = np.frombuffer(mapped, np.uint8, size, offset)
             array.flags.writeable = False
             return array
         with self._lock:

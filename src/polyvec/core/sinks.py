@@ -123,25 +123,30 @@ class Sink:
         self.size = os.fstat(self.fd).st_size
         self._advance()
 
-    def copy_from(self, source: Source, offset: int, size: int) -> None:
-        """Append a range of a source, inside the kernel where the system can."""
+    def copy_from(self, source: Source, offset: int, size: int, *, at: int | None = None) -> None:
+        """Append a range of a source, or put it at ``at`` where that was reserved; inside the kernel where it can."""
+        start = self.size if at is None else at
+        if at is not None and at + size > self.size:
+            raise ValueError(f"copy_from(at={at}, {size} bytes) is outside what was written ({self.size})")
+        if at is not None and self._hasher is not None:
+            self._hasher.rewritten(at)
         done = 0
         if source.fd is not None:
-            done = self._copy_in_kernel(source.fd, offset, size)
+            done = self._copy_in_kernel(source.fd, offset, size, start)
             source.bytes_read += done
         while done < size:
             piece = source.read_at(offset + done, min(4 << 20, size - done))
             if not piece:
                 raise Truncated("the file became shorter while it was read", path=source.label, offset=offset + done)
-            self.write(piece)
+            self._pwrite(start + done, piece)
             done += len(piece)
 
-    def _copy_in_kernel(self, fd: int, offset: int, size: int) -> int:
+    def _copy_in_kernel(self, fd: int, offset: int, size: int, start: int) -> int:
         done = 0
         while done < size:
             try:
                 step = min(COPY_STEP, size - done)
-                got = os.copy_file_range(fd, self.fd, step, offset + done, self.size)
+                got = os.copy_file_range(fd, self.fd, step, offset + done, start + done)
             except (AttributeError, OSError) as error:
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
                     raise
@@ -149,7 +154,7 @@ class Sink:
             if got == 0:
                 return done
             done += got
-            self.size += got
+            self.size = max(self.size, start + done)
             self._advance()
         return done
 

@@ -156,7 +156,7 @@ def write_collection(
         raise InputError(f"{format.name} has no option {', '.join(sorted(unknown))}"
                          + (f"; it has {', '.join(format.options)}" if format.options else ""))  # fmt: skip
     collection, dropped = fit_columns(collection, format, writing.column)
-    beside = lacking(collection, format.holds)
+    beside = lacking(collection, format.holding(collection))
     if not writing.sidecar or os.fspath(path) == "-":
         dropped += beside
         beside = []
