@@ -267,7 +267,8 @@ class FileColumn(Column):
         if len(self._extents) != 1 or self._extents[0].codec.name != "raw" or self._extents[0].stride:
             return None
         extent = self._extents[0]
-        return self.source.view(extent.offset, extent.size, private=private).view(extent.codec.dtype).reshape(self.shape)
+        data = self.source.view(extent.offset, extent.size, private=private)
+        return data.view(extent.codec.dtype).reshape(self.shape)
 
 
 class _Scratch:
