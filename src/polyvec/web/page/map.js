@@ -29,6 +29,8 @@ export class ScatterMap {
     this.marks = /** @type {CanvasRenderingContext2D} */ (over.getContext("2d"));
     this.width = 1;
     this.height = 1;
+    /** CSS pixels at the left that a panel covers: everything is laid out in what remains. */
+    this.covered = 0;
     /** @type {Uint16Array} */
     this.points = new Uint16Array(0);
     this.count = 0;
@@ -154,14 +156,26 @@ export class ScatterMap {
 
   /** CSS pixels a map unit. */
   scale() {
-    return Math.min(this.width, this.height) * 0.92 * this.view.z;
+    return Math.min(this.width - this.covered, this.height) * 0.92 * this.view.z;
+  }
+
+  /** The x of the view's centre, in CSS pixels. */
+  middle() {
+    return (this.width + this.covered) / 2;
+  }
+
+  /** @param {number} covered */
+  setCovered(covered) {
+    if (covered === this.covered) return;
+    this.covered = covered;
+    this.redraw();
   }
 
   /** Where a point lies, in CSS pixels. @param {number} point @returns {[number, number]} */
   place(point) {
     const s = this.scale();
     return [
-      (this.points[2 * point] / UNIT - this.view.x) * s + this.width / 2,
+      (this.points[2 * point] / UNIT - this.view.x) * s + this.middle(),
       (this.points[2 * point + 1] / UNIT - this.view.y) * s + this.height / 2,
     ];
   }
@@ -200,7 +214,7 @@ export class ScatterMap {
   /** The radius of a dot in CSS pixels: room to each, larger when near. */
   radius() {
     const room = Math.sqrt((this.width * this.height) / Math.max(1, this.count));
-    return Math.min(7, Math.max(1.15, room * 0.11) * (1 + Math.log2(Math.max(1, this.view.z)) * 0.28));
+    return Math.min(8, Math.max(1.25, Math.min(5, room * 0.14)) * (1 + Math.log2(Math.max(1, this.view.z)) * 0.26));
   }
 
   /** @param {number} ratio */
@@ -219,7 +233,7 @@ export class ScatterMap {
     new Uint32Array(data.buffer).fill((255 << 24) | (gb << 16) | (gg << 8) | gr);
     const disc = makeDisc(this.radius() * ratio);
     const s = (this.scale() * ratio) / UNIT;
-    const dx = width / 2 - this.view.x * UNIT * s;
+    const dx = this.middle() * ratio - this.view.x * UNIT * s;
     const dy = height / 2 - this.view.y * UNIT * s;
     const faint = channels(token("--dim"));
     for (const pass of allowed ? [0, 1] : [1]) {
@@ -314,7 +328,7 @@ export class ScatterMap {
   /** Points in sight, at most `most + 1` of them. @param {number} most @returns {number[]} */
   inSight(most) {
     const s = this.scale();
-    const left = this.view.x - this.width / 2 / s;
+    const left = this.view.x - this.middle() / s;
     const top = this.view.y - this.height / 2 / s;
     const right = left + this.width / s;
     const bottom = top + this.height / s;
@@ -360,7 +374,7 @@ export class ScatterMap {
   /** The point nearest to a place in CSS pixels, -1 where none is near. @param {number} px @param {number} py */
   pick(px, py, reach = 14) {
     const s = this.scale();
-    const x = (px - this.width / 2) / s + this.view.x;
+    const x = (px - this.middle()) / s + this.view.x;
     const y = (py - this.height / 2) / s + this.view.y;
     const d = reach / s;
     let best = -1;
@@ -454,7 +468,7 @@ export class ScatterMap {
       "-": () => this.zoomBy(1 / 1.5),
       0: () => this.fit(),
       Enter: () => {
-        const point = this.pick(this.width / 2, this.height / 2, Math.max(this.width, this.height) / 2);
+        const point = this.pick(this.middle(), this.height / 2, Math.max(this.width, this.height) / 2);
         if (point >= 0) this.events.onPick(point);
       },
     };
@@ -469,8 +483,8 @@ export class ScatterMap {
     const before = this.scale();
     const { z } = this.limit({ ...this.view, z: this.view.z * factor });
     const after = (before * z) / this.view.z;
-    const shift = (/** @type {number} */ p, /** @type {number} */ size) => (p - size / 2) * (1 / before - 1 / after);
-    this.moveTo({ x: this.view.x + shift(px, this.width), y: this.view.y + shift(py, this.height), z }, true);
+    const shift = (/** @type {number} */ p, /** @type {number} */ middle) => (p - middle) * (1 / before - 1 / after);
+    this.moveTo({ x: this.view.x + shift(px, this.middle()), y: this.view.y + shift(py, this.height / 2), z }, true);
   }
 
   /** @param {number} px @param {number} py */
