@@ -239,10 +239,10 @@ def is_columnar(targets: Sequence[Target]) -> bool:
 def write_file(
     collection: Collection, sink: Sink, targets: Sequence[Target], chunks: Sequence[range], *,
     sections: Sequence[tuple[int, int, Mapping[str, Any]]] = (), chunk_metadata: Sequence[Json] | None = None,
-    options: WriteOptions,
+    options: WriteOptions, columnar: bool | None = None,
 ) -> None:  # fmt: skip
-    """Write a collection in the chunks given."""
-    columnar = is_columnar(targets) or (collection.format == "cvc" and collection.main != "vectors")
+    """Write a collection in the chunks given; ``columnar`` None takes that form only where it is needed."""
+    columnar = columnar or is_columnar(targets) or (collection.format == "cvc" and collection.main != "vectors")
     mapped = bool(options.own.get("mmap_optimized", False))
     layout = options.own.get("layout") or ("versioned" if columnar or mapped or sections or chunk_metadata else "document")
     if layout not in LAYOUTS:

@@ -12,6 +12,7 @@ import numpy as np
 
 from polyvec.codecs import AffineUint8, BFloat16, BytePlanes, Float16, Raw, SymmetricInt8, shortcut
 from polyvec.codecs import shifted_symmetric as shifted
+from polyvec.codecs.affine import refuse_non_finite
 from polyvec.codecs.planes import MAX_VALUES, Plan
 from polyvec.core.blocks import Array, Codec, Extent, cast, rows_per_block
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, same_codes
@@ -152,7 +153,8 @@ def write_piece(writer: ChunkWriter, place: Json, column: Column, rows: range, t
                 progress: Callable[[int], None] | None = None) -> None:  # fmt: skip
     """Write rows of a column as the current part of a chunk; ``place`` gets its compression and parameters."""
     extents = list(column.extents(rows.start, rows.stop))
-    codec, compression = _codec(column, extents, rows, target)
+    first = writer.rows - len(rows)  # errors name rows of the file
+    codec, compression = _codec(column, extents, rows, target, first)
     place["compression"] = compression
     if isinstance(codec, AffineUint8):
         place["min"], place["scale"] = codec.minimum, codec.scale
@@ -175,12 +177,18 @@ def write_piece(writer: ChunkWriter, place: Json, column: Column, rows: range, t
             writer.write(np.ascontiguousarray(codes) if isinstance(column, ArrayColumn) else codes.copy())
         else:
             values = block.decode()
-            writer.write(codec.encode(values if isinstance(codec, Raw) else as_float32(values))["codes"])
+            values = values if isinstance(codec, Raw) else as_float32(values)
+            try:
+                writer.write(codec.encode(values)["codes"])
+            except InputError:
+                if isinstance(codec, Float16):
+                    _refuse_overflow(values, first + block.start - rows.start)
+                raise
         if progress:
             progress(block.rows)
 
 
-def _codec(column: Column, extents: list[Extent], rows: range, target: Target) -> tuple[Codec, str]:
+def _codec(column: Column, extents: list[Extent], rows: range, target: Target, first: int) -> tuple[Codec, str]:
     """The codec of one piece: that of its bytes where they can stay, else the target's, fitted to the rows."""
     sources = {extent.codec for extent in extents} or ({column.codec} if column.codec else set())
     own = sources.pop() if len(sources) == 1 else None
@@ -192,8 +200,7 @@ def _codec(column: Column, extents: list[Extent], rows: range, target: Target) -
             return shifted(), compression
         if target.compression is None:
             return BytePlanes(column.row_shape), "lossless"  # fitting anew would lose what nobody asked to lose
-        step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
-        return AffineUint8.fit(_decoded(column, rows, step)), compression
+        return _fit(column, rows, first), compression
     if compression == "fp16":
         return Float16(target.allow_overflow), compression
     if compression == "lossless":
@@ -207,6 +214,28 @@ def _shiftable(column: Column, rows: range) -> bool:
         block.parts["codes"].size and block.parts["codes"].min() == -128
         for block in column.blocks(start=rows.start, stop=rows.stop, reuse=True)
     )
+
+
+def _fit(column: Column, rows: range, first: int) -> AffineUint8:
+    step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
+    try:
+        return AffineUint8.fit(_decoded(column, rows, step))
+    except InputError:
+        for piece in _decoded(column, rows, step):
+            refuse_non_finite(piece, first)
+            first += len(piece)
+        raise
+
+
+def _refuse_overflow(rows: Array, first: int) -> None:
+    """`InputError` naming the first value that float16 cannot hold, by its row in the file."""
+    with np.errstate(over="ignore"):
+        bad = np.argwhere(np.isinf(rows.astype(np.float16)) & np.isfinite(rows))
+    if len(bad):
+        row, *rest = map(int, bad[0])
+        place = f"row {first + row}" + (f", column {rest[0]}" if rest else "")
+        raise InputError(f"{rows[tuple(bad[0])]:g} in {place} does not fit float16 (at most 65504); choose lossless or "
+                         "bfloat16, or allow_overflow=True to store infinity")  # fmt: skip
 
 
 def _decoded(column: Column, rows: range, step: int) -> Iterator[Array]:
