@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
+
+INTERRUPTED = "interrupted; nothing was left behind"
 
 
 def main() -> None:
@@ -22,23 +25,28 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code."""
-    import click
+    import typer
 
     from polyvec.cli.terminal import build, fail, show_warnings
     from polyvec.core.errors import InputError, LossyConversion, MissingExtra, PolyvecError
 
+    # typer brings its own click or uses the installed one: its usage errors are told by what BadParameter is.
+    usage_error: type[Any] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     show_warnings()
+    arguments = arguments or ["--help"]
     try:
         result = build(arguments)(args=arguments, prog_name="polyvec", standalone_mode=False)
-        return result if isinstance(result, int) else 0
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.ClickException as error:
+        code = result if isinstance(result, int) else 0
+        return fail(INTERRUPTED, 130) if code == 130 else code
+    except usage_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())
+            return 0
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context is not None else ""
         return fail(f"{error.format_message()}{hint}", 2)
-    except (click.Abort, KeyboardInterrupt):
-        return fail("interrupted; nothing was left behind", 130)
+    except (typer.Abort, KeyboardInterrupt):
+        return fail(INTERRUPTED, 130)
     except (InputError, LossyConversion, MissingExtra) as error:
         return fail(str(error), 2)
     except PolyvecError as error:

@@ -19,7 +19,7 @@ HELP = "Open, check, convert, shrink and search any embedding file, and know exa
 def command_names() -> list[str]:
     """The commands, by the names of their files."""
     folder = str(Path(__file__).parent)
-    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name != "terminal")
+    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name not in ("terminal", "receipts"))
 
 
 def build(arguments: Sequence[str] = ()) -> Any:

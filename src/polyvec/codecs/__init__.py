@@ -15,7 +15,8 @@ from polyvec.core.blocks import Block, Codec
 from polyvec.core.columns import Column, same_codes
 
 __all__ = [
-    "AffineUint8", "BFloat16", "BytePlanes", "Float16", "Raw", "ScaledInt8", "SymmetricInt8", "encoded_blocks", "shortcut", "transcode",
+    "AffineUint8", "BFloat16", "BytePlanes", "Float16", "Raw", "ScaledInt8", "SymmetricInt8", "encoded_blocks",
+    "shortcut", "transcode",
 ]  # fmt: skip
 
 

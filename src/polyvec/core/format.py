@@ -85,6 +85,7 @@ class Format(ABC):
     options: ClassVar[tuple[str, ...]] = ()  # names accepted by open and write beyond the common ones
     extra: ClassVar[str | None] = None  # the extra of polyvec it needs
     writable: ClassVar[bool] = True
+    demo: ClassVar[bool] = True  # whether plain vectors in it make a row of the demo's table
     checksummed: ClassVar[bool] = False  # whether a flipped payload bit can be told
 
     @abstractmethod

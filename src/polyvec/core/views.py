@@ -82,7 +82,8 @@ class RangeColumn(Column):
     def segments(self, codec: Codec) -> list[Segment] | None:
         if not isinstance(self._column, FileColumn):
             return None
-        part = FileColumn(self.name, self._column.source, tuple(self._column.extents(self._start, self._start + self.rows)),
+        extents = tuple(self._column.extents(self._start, self._start + self.rows))
+        part = FileColumn(self.name, self._column.source, extents,
                           row_shape=self.row_shape, encoding=self.encoding, dtype=self.dtype)  # fmt: skip
         return part.segments(codec)
 

@@ -1,0 +1,25 @@
+"""Tests for formats, public: a new format subclasses `FormatSuite`, supplies samples, and inherits every check.
+
+::
+
+    class TestMine(FormatSuite):
+        format = FORMAT
+
+        def samples(self):
+            yield Sample("floats", Collection.from_arrays(vectors(5, 3)), suffix=".mine")
+            yield Sample("int8", Collection.from_arrays(vectors(5, 3)), encoding="int8", tolerance=0.01)
+
+Keep sample files small: of a file of up to 2 KB every truncation and every bit flip is tried. Needs pytest;
+`polyvec.testing.strategies` needs hypothesis.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite("polyvec.testing.suite", "polyvec.testing.contents", "polyvec.testing.atomicity")
+
+from polyvec.testing.samples import MemorySource, Sample, vectors  # noqa: E402
+from polyvec.testing.suite import FormatSuite  # noqa: E402
+
+__all__ = ["FormatSuite", "MemorySource", "Sample", "vectors"]

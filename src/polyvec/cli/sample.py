@@ -1,0 +1,59 @@
+"""polyvec sample: some rows of a file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polyvec.cli import receipts as shared
+
+
+def command(
+    source: Annotated[str, typer.Argument(help="The file to sample.")],
+    target: Annotated[str, typer.Argument(help="The output; its suffix names the format.")],
+    head: Annotated[int | None, typer.Option(help="The first N rows.")] = None,
+    range: Annotated[str | None, typer.Option("--range", metavar="START:STOP", help="Rows START to STOP - 1.")] = None,
+    random: Annotated[int | None, typer.Option(help="N rows at random, in file order.")] = None,
+    stride: Annotated[int | None, typer.Option(help="Every N-th row.")] = None,
+    limit: Annotated[int | None, typer.Option(help="At most N rows, with --stride.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of --random.")] = 0,
+    source_format: shared.SourceFormat = None,
+    to: shared.TargetFormat = None,
+    encoding: shared.Encoding = None,
+    sidecar: shared.Sidecar = True,
+    lenient: shared.Lenient = False,
+    force: shared.Force = False,
+    dry_run: shared.DryRun = False,
+    sha256: shared.Sha256 = False,
+    option: shared.Own = None,
+    json: shared.Json = False,
+) -> None:
+    """Write some rows of a file: the first, a range, random ones by seed, or every N-th.
+
+    Example:
+
+        $ polyvec sample vectors.fbin few.fbin --random 10 --seed 7
+    """
+    from polyvec.verbs.split import sample
+
+    receipt = sample(
+        source, target, head=head, range=_bounds(range), random=random, stride=stride, seed=seed, limit=limit,
+        source_format=source_format, lenient=lenient, encoding=encoding, format=to, sidecar=sidecar, overwrite=force,
+        dry_run=dry_run, sha256=sha256, **shared.own_options(option),
+    )  # fmt: skip
+    shared.print_receipt(receipt, json=json)
+
+
+def _bounds(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    from polyvec.core.errors import InputError
+
+    start, colon, stop = text.partition(":")
+    try:
+        if not colon:
+            raise ValueError
+        return int(start or 0), int(stop) if stop else 2**63 - 1
+    except ValueError:
+        raise InputError(f"--range takes START:STOP, not {text!r}") from None

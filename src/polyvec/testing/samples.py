@@ -1,0 +1,57 @@
+"""Samples: what a format's suite writes and reads, and files that live in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from polyvec.core.blocks import Array
+from polyvec.core.collection import Collection
+from polyvec.core.files import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A collection to write and how. ``suffix`` defaults to the format's first.
+
+    ``tolerance`` is the largest absolute error a lossy encoding may make (0: bit for bit), or one a column.
+    ``expected`` is what reads back where that is another collection than the one written (another dtype, say).
+    """
+
+    name: str
+    collection: Collection
+    suffix: str | None = None
+    format: str | None = None  # where the suffix does not tell it
+    encoding: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tolerance: float | Mapping[str, float] = 0.0
+    expected: Collection | None = None
+
+    def allowed_error(self, column: str) -> float:
+        """The largest absolute error of a column."""
+        return self.tolerance if isinstance(self.tolerance, (int, float)) else self.tolerance.get(column, 0.0)
+
+
+class MemorySource(Source):
+    """A file in memory, with the other files of its export beside it."""
+
+    def __init__(self, data: bytes, name: str, beside: Mapping[str, bytes] | None = None) -> None:
+        super().__init__(None, data=data, name=name)
+        self._beside = beside or {}
+
+    def sibling(self, name: str) -> Source | None:
+        data = self._beside.get(name)
+        return None if data is None else MemorySource(data, name, self._beside)
+
+
+def vectors(rows: int, dim: int, dtype: Any = np.float32, *, seed: int = 0) -> Array:
+    """Rows that are the same on every run: normal floats, or integers over their whole range."""
+    generator = np.random.default_rng(seed)
+    kind = np.dtype(dtype)
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        return generator.integers(info.min, info.max, (rows, dim), kind, endpoint=True)
+    return generator.standard_normal((rows, dim)).astype(kind)

@@ -1,0 +1,37 @@
+"""What each format holds, and what a conversion between two of them keeps."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from polyvec import formats
+from polyvec.core.format import Format
+
+
+def list_formats() -> list[dict[str, Any]]:
+    """Every format: name, title, suffixes, what it holds."""
+    return [
+        {"name": f.name, "title": f.title, "suffixes": list(f.suffixes), "writable": f.writable, "extra": f.extra,
+         **asdict(f.holds)}
+        for f in formats.all_formats()
+    ]  # fmt: skip
+
+
+def conversion_matrix() -> dict[str, dict[str, str]]:
+    """For each source and target: exact, sidecar, column, lossy, or - where it cannot be."""
+    every = formats.all_formats()
+    return {a.name: {b.name: pair(a, b) for b in every} for a in every}
+
+
+def pair(source: Format, target: Format) -> str:
+    """What converting a source that uses all its format holds into the target keeps, in one word."""
+    if not target.writable:
+        return "-"
+    have, can = source.holds, target.holds
+    if "raw" not in can.encodings and source.name != target.name:
+        return "lossy"
+    if have.many_columns and not can.many_columns:
+        return "column"
+    short = any(getattr(have, what) and not getattr(can, what) for what in ("vocab", "records", "ids", "metadata"))
+    return "sidecar" if short else "exact"
