@@ -54,7 +54,9 @@ def copy(source: np.ndarray, target: np.ndarray, threads: int = 2) -> None:
     """memcpy on several threads."""
     step = -(-len(source) // threads)
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda at: np.copyto(target[at : at + step], source[at : at + step]), range(0, len(source), step)))
+        list(
+            pool.map(lambda at: np.copyto(target[at : at + step], source[at : at + step]), range(0, len(source), step))
+        )
 
 
 def line(name: str, size: int, ours: float, *ratios: str) -> None:
@@ -86,7 +88,9 @@ def run(rows: int, dim: int, folder: Path, *, peers: bool = True) -> None:
     for compression in ("fp16", "int8"):
         ours, theirs = folder / f"ours_{compression}.cvc", folder / f"peer_{compression}.cvc"
         packed = best(lambda: cvc.pack_cvc(vectors, ours, compression=compression, durable=False), 3)
-        stream = best(lambda: cvc.pack_cvc(iter(np.array_split(vectors, 20)), ours, compression=compression, durable=False), 2)
+        stream = best(
+            lambda: cvc.pack_cvc(iter(np.array_split(vectors, 20)), ours, compression=compression, durable=False), 2
+        )
         cvc.pack_cvc(vectors, ours, compression=compression, durable=False)
         memcpy = min(memcpy, best(lambda: copy(vectors, out)))
         loaded = best(lambda: cvc.load_cvc(ours, out=out))
@@ -145,11 +149,11 @@ def run_columns(rows: int, dim: int, folder: Path) -> None:
 
 
 MEMORY = """
-import resource, sys
+import re, sys
 import numpy as np
 from polyvec import cvc
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
 path, what, rows, dim = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 start = peak()
 if what == "load":
@@ -159,7 +163,6 @@ elif what == "views":
         total = 0.0
         for index in range(file.get_info()["num_chunks"]):
             total += float(file.get_column_view(index)[:, 0].sum())
-    import re
     status = open("/proc/self/status").read()
     anonymous = int(re.search(r"RssAnon:\\s+(\\d+)", status)[1]) * 1024
     print(anonymous - int(sys.argv[5]))
@@ -172,7 +175,6 @@ elif what == "stream":
     cvc.pack_cvc((piece for _ in range(rows // 1000)), path, compression=sys.argv[6], chunk_size=int(sys.argv[5]), durable=False)
     print(peak() - start)
 elif what == "anon":
-    import re
     print(int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024)
 """
 
@@ -191,7 +193,9 @@ def run_memory(rows: int, dim: int, folder: Path) -> None:
     cvc.pack_cvc(vectors, mapped, compression="none", chunk_size=chunk_rows, mmap_optimized=True, durable=False)
     base = measure(path, "anon", 0, 0)
     load, views = measure(path, "load", 0, dim), max(0, measure(mapped, "views", 0, dim, base))
-    print(f"{'memory through mmap views':34} {views / 1e6:8.1f} MB of {load / 1e6:.1f} MB: {100 * (1 - views / max(1, load)):.0f} % less")
+    print(
+        f"{'memory through mmap views':34} {views / 1e6:8.1f} MB of {load / 1e6:.1f} MB: {100 * (1 - views / max(1, load)):.0f} % less"
+    )
     small = folder / "small.cvc"
     cvc.pack_cvc(vectors, small, chunk_size=100, durable=False)
     before = small.stat().st_size

@@ -1,68 +1,79 @@
 """Where rows can be loaded to besides this process's memory: a registry that `polyvec.gpu` fills.
 
-Nothing below the faces imports a device library; a backend registers itself here, and a face asks by name.
+Nothing below the faces imports a device library: a device registers how columns are loaded to it, a face asks by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from polyvec.core.blocks import Extent
-from polyvec.core.errors import InputError, MissingExtra
-from polyvec.core.files import Source
-from polyvec.core.reading import Failure
+from polyvec.core.columns import Column
+from polyvec.core.errors import DeviceError, InputError, MissingExtra
 
-# What the GPU side will be called, best first, so that faces can name it before it is there.
-KNOWN = {"cuda": "cuda", "triton": "cuda"}
+# What the GPU side is called, so that faces can name it where it is not installed.
+KNOWN = {"cuda": ("cuda", "triton")}
 
 
-class Backend(Protocol):
-    """A way to load encoded extents into an array on a device."""
+class Load(Protocol):
+    """Rows ``start`` to ``stop`` of a column as a framework's array on a device; `Corrupt` where a checksum fails."""
 
-    name: str  # "triton"
-    device: str  # "cuda"
-
-    def error(self) -> str | None:
-        """Why it cannot run here; None where it can."""
-
-    def load(self, source: Source, extents: Sequence[Extent], row_shape: tuple[int, ...], *, rows: range,
-             framework: str, check: bool) -> tuple[Any, list[Failure]]:  # fmt: skip
-        """Rows of a column as the framework's array on the device, and the extents that failed their checksum."""
+    def __call__(self, column: Column, *, device: str, framework: str, backend: str, dtype: str | None, start: int,
+                 stop: int, check: bool) -> Any: ...  # fmt: skip
 
 
-_backends: dict[str, Backend] = {}
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A kind of device: how columns get there, its backends, and why some of them cannot run here."""
+
+    name: str
+    load: Load
+    backends: tuple[str, ...]
+    errors: Callable[[], Mapping[str, str]]
 
 
-def register(backend: Backend) -> None:
-    """Make a backend known; one of the same name is replaced."""
-    _backends[backend.name] = backend
+_devices: dict[str, Device] = {}
+
+
+def register(device: Device) -> None:
+    """Make a device known; one of the same name is replaced."""
+    _devices[device.name] = device
 
 
 def unregister(name: str) -> None:
-    """Forget a backend."""
-    _backends.pop(name, None)
+    """Forget a device."""
+    _devices.pop(name, None)
 
 
 def status() -> dict[str, str | None]:
     """Every device backend with the reason why it cannot be used; None where it can."""
-    found: dict[str, str | None] = {
-        name: f"the {name} backend is not installed; pip install 'polyvec[gpu]'" for name in KNOWN
-    }
-    return found | {name: backend.error() for name, backend in _backends.items()}
+    found: dict[str, str | None] = {}
+    for names in KNOWN.values():
+        found |= {name: f"the {name} backend is not installed; pip install 'polyvec[gpu]'" for name in names}
+    for device in _devices.values():
+        broken = device.errors()
+        found |= {name: broken.get(name) for name in device.backends}
+    return found
 
 
-def find(device: str, name: str = "auto") -> Backend:
-    """A backend for a device: by name, or the first that works. `MissingExtra` where there is none."""
+def find(device: str, backend: str = "auto") -> Device:
+    """A device that can run the backend; `MissingExtra` or `DeviceError`, with the reason, where it cannot."""
     kind = device.split(":")[0]
-    if name not in ("auto", *KNOWN, *_backends):
-        raise InputError(f"unknown backend {name!r}; there are auto, {', '.join(dict.fromkeys([*KNOWN, *_backends]))}")
-    able = [b for b in _backends.values() if b.device == kind and name in ("auto", b.name)]
-    for backend in able:
-        if backend.error() is None:
-            return backend
-    if able:
-        raise InputError(f"device {device!r} cannot be used: {able[0].error()}; load with device='cpu'")
-    if kind not in KNOWN.values():
-        raise InputError(f"unknown device {device!r}; there are cpu, {', '.join(sorted(set(KNOWN.values())))}")
-    raise MissingExtra("torch and triton", extra="gpu", purpose=f"loads to device {device!r}")
+    names = {**KNOWN, **{d.name: d.backends for d in _devices.values()}}
+    if kind not in names:
+        raise InputError(f"unknown device {device!r}; there are cpu, {', '.join(sorted(names))}")
+    if backend not in ("auto", *names[kind]):
+        raise InputError(
+            f"backend {backend!r} does not run on device {device!r}; there are auto, {', '.join(names[kind])}"
+        )
+    found = _devices.get(kind)
+    if found is None:
+        raise MissingExtra("torch and triton", extra="gpu", purpose=f"arrays on device {device!r}")
+    broken = found.errors()
+    if (backend == "auto" and set(found.backends) <= set(broken)) or backend in broken:
+        reason = broken.get(backend) or "; ".join(dict.fromkeys(broken.values()))
+        if "pip install" in reason:
+            raise MissingExtra("a GPU library", extra="gpu", purpose=f"arrays on device {device!r} ({reason})")
+        raise DeviceError(f"device {device!r} cannot be used: {reason}; load with device='cpu'")
+    return found

@@ -35,7 +35,9 @@ class New:
         if array.ndim == 2 and array.shape[1] == 1:
             array = array[:, 0]  # a columnar file knows no difference
         if array.ndim not in (1, 2) or len(array) != rows:
-            raise InputError(f"column {name!r} must have {rows} rows, one a vector of the file, not shape {array.shape}")
+            raise InputError(
+                f"column {name!r} must have {rows} rows, one a vector of the file, not shape {array.shape}"
+            )
         self.column = ArrayColumn(name, array)
         self.target: Target = choose(self.column, compression or default_compression(array), columnar=True)
 
@@ -47,7 +49,7 @@ def default_compression(array: Array) -> str:
 
 def add_column(path: Path, column_name: str, data: Array, compression: str | None = None,
                output_path: Path | None = None) -> None:  # fmt: skip
-    """Add a column of ``(rows,)`` or ``(rows, dim)``; floats are stored as fp16 unless ``compression`` says otherwise."""
+    """Add a column of ``(rows,)`` or ``(rows, dim)``; floats are stored as fp16 unless ``compression`` differs."""
 
     def change(columns: Declared, header: Header) -> Declared:
         if column_name in [json["name"] for json, _, _ in columns]:
@@ -94,7 +96,9 @@ def rename_column(path: Path, old_name: str, new_name: str, output_path: Path | 
         require(header, old_name)
         if new_name in [json["name"] for json, _, _ in columns]:
             raise InputError(f"column {new_name!r} exists already; choose another name")
-        return [(json | {"name": new_name} if json["name"] == old_name else json, name, new) for json, name, new in columns]
+        return [
+            (json | {"name": new_name} if json["name"] == old_name else json, name, new) for json, name, new in columns
+        ]
 
     edit(path, output_path, change)
 
@@ -112,7 +116,9 @@ def edit(path: Path, output_path: Path | None, change: Callable[[Declared, Heade
     with Source(path) as source:
         header = read_header(source)
         if not header.columnar:
-            raise InputError(f"{os.fspath(path)}: the file has one column and no names; write it with pack_cvc_columns first")
+            raise InputError(
+                f"{os.fspath(path)}: the file has one column and no names; write it with pack_cvc_columns first"
+            )
         columns = change([(dict(json), json["name"], None) for json in header.json["columns"]], header)
         inputs = [] if output_path is None else [path]
         with Sink(path if output_path is None else output_path, inputs=inputs) as sink:
@@ -158,7 +164,9 @@ def rewrite(source: Source, header: Header, sink: Sink, *, columns: Declared | N
 
 def _copy_chunk(writer: ChunkWriter, source: Source, chunk: Chunk, entry: Json) -> None:
     """A whole chunk as it lies: columns keep their offsets."""
-    whole = Extent(chunk.start, chunk.rows, chunk.payload, chunk.size, next(iter(chunk.pieces.values())).codec, chunk.crc)
+    whole = Extent(
+        chunk.start, chunk.rows, chunk.payload, chunk.size, next(iter(chunk.pieces.values())).codec, chunk.crc
+    )
     writer.part()
     writer.copy(source, whole.offset, whole.size, whole.crc)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -43,12 +44,16 @@ def pack_cvc(
     check_compression(compression)
     own = _own(layout, mmap_optimized, allow_overflow)
     rows = _chunk_rows(chunk_size)
-    if not isinstance(vectors, (Collection, Column)) and not hasattr(vectors, "shape") and not isinstance(vectors, list):
+    if (
+        not isinstance(vectors, (Collection, Column))
+        and not hasattr(vectors, "shape")
+        and not isinstance(vectors, list)
+    ):
         _pack_stream(iter(vectors), output_path, compression, rows, chunk_metadata, own, durable)
         return
     if isinstance(vectors, Collection):
         column: Column = vectors.vectors
-        inputs = [vectors.path] if vectors.path and os.path.exists(vectors.path) else []
+        inputs = [vectors.path] if vectors.path and pathlib.Path(vectors.path).exists() else []
     else:
         column, inputs = _column("vectors", vectors), []
     targets = [replace(choose(column, compression, columnar=False), allow_overflow=allow_overflow)]
@@ -56,13 +61,22 @@ def pack_cvc(
     chunks = partition(collection.columns, targets, rows, False)
     metadata = _per_chunk(chunk_metadata, len(chunks))
     with Sink(output_path, inputs=inputs, durable=durable) as sink:
-        write_file(collection, sink, targets, chunks, chunk_metadata=metadata, options=WriteOptions(own=own, progress=progress))
+        write_file(
+            collection, sink, targets, chunks, chunk_metadata=metadata, options=WriteOptions(own=own, progress=progress)
+        )
 
 
 def pack_cvc_sections(
-    sections: Iterable[tuple[Array, Metadata]], output_path: Path, compression: str = "fp16", chunk_size: int = CHUNK_ROWS,
-    *, mmap_optimized: bool = False, layout: str | None = None, allow_overflow: bool = False, durable: bool = True,
-) -> None:  # fmt: skip
+    sections: Iterable[tuple[Array, Metadata]],
+    output_path: Path,
+    compression: str = "fp16",
+    chunk_size: int = CHUNK_ROWS,
+    *,
+    mmap_optimized: bool = False,
+    layout: str | None = None,
+    allow_overflow: bool = False,
+    durable: bool = True,
+) -> None:
     """Pack ``(array, metadata)`` pairs one after the other; `load_cvc_range` finds them by their metadata."""
     check_compression(compression)
     pairs = list(sections)
@@ -85,7 +99,16 @@ def pack_cvc_columns(
     """
     columns = {name: _column(name, array, flat=True) for name, array in data.items()}
     targets = _targets(columns, compressions, allow_overflow)
-    _write(columns, targets, output_path, chunk_size, [], _own(layout, mmap_optimized, allow_overflow), durable, columnar=True)
+    _write(
+        columns,
+        targets,
+        output_path,
+        chunk_size,
+        [],
+        _own(layout, mmap_optimized, allow_overflow),
+        durable,
+        columnar=True,
+    )
 
 
 def pack_cvc_sections_columnar(
@@ -100,14 +123,25 @@ def pack_cvc_sections_columnar(
     names = list(pairs[0][0])
     for number, (data, _) in enumerate(pairs):
         if set(data) != set(names):
-            raise InputError(f"section {number} has columns {sorted(data)}, section 0 {sorted(names)}; give all the same")
+            raise InputError(
+                f"section {number} has columns {sorted(data)}, section 0 {sorted(names)}; give all the same"
+            )
         lengths = {name: len(array) for name, array in data.items()}
         if len(set(lengths.values())) > 1:
             raise InputError(f"section {number} has columns of different length: {lengths}")
     columns: dict[str, Column] = {name: _joined(name, [data[name] for data, _ in pairs], flat=True) for name in names}
     targets = _targets(columns, compressions, allow_overflow)
     spans = _spans(pairs, [len(data[names[0]]) for data, _ in pairs])
-    _write(columns, targets, output_path, chunk_size, spans, _own(layout, mmap_optimized, allow_overflow), durable, columnar=True)
+    _write(
+        columns,
+        targets,
+        output_path,
+        chunk_size,
+        spans,
+        _own(layout, mmap_optimized, allow_overflow),
+        durable,
+        columnar=True,
+    )
 
 
 def _write(columns: Mapping[str, Column], targets: Sequence[Target], path: Path, chunk_size: int,
@@ -144,7 +178,9 @@ def _pack_stream(arrays: Iterator[Array], path: Path, compression: str, chunk_ro
             entry: dict[str, Any] = {"rows": len(chunk)}
             if metadata is not None:
                 if number >= len(metadata):
-                    raise InputError(f"chunk_metadata has {len(metadata)} entries and the stream more chunks; give one a chunk")
+                    raise InputError(
+                        f"chunk_metadata has {len(metadata)} entries and the stream more chunks; give one a chunk"
+                    )
                 entry["metadata"] = dict(metadata[number])
             write_chunk(writer, entry, {"vectors": ArrayColumn("vectors", chunk)}, range(len(chunk)), [target],
                         columnar=columnar)  # fmt: skip
@@ -161,7 +197,9 @@ def _rechunked(arrays: Iterable[Array], rows: int, like: Column) -> Iterator[Arr
     for array in arrays:
         column = _column("vectors", array)
         if column.row_shape != like.row_shape or column.dtype != like.dtype:
-            raise InputError(f"an array of {column.row_shape} {column.dtype} follows arrays of {like.row_shape} {like.dtype}")
+            raise InputError(
+                f"an array of {column.row_shape} {column.dtype} follows arrays of {like.row_shape} {like.dtype}"
+            )
         piece = np.asarray(array)
         at = 0
         while at < len(piece):
@@ -188,7 +226,9 @@ def _column(name: str, data: Any, *, flat: bool = False) -> Column:
     array = np.asarray(data)
     able = array.ndim == 2 or (flat and array.ndim == 1)
     if not able or array.dtype.kind not in "fiubV" or array.dtype.hasobject:
-        raise InputError(f"{name}: expected numbers of shape (rows, dimension), found shape {array.shape} of {array.dtype}")
+        raise InputError(
+            f"{name}: expected numbers of shape (rows, dimension), found shape {array.shape} of {array.dtype}"
+        )
     if flat and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # a columnar file knows no difference
     return ArrayColumn(name, array)
@@ -202,14 +242,19 @@ def _joined(name: str, arrays: Sequence[Array], *, flat: bool = False) -> Column
     return ConcatColumn(name, columns)
 
 
-def _targets(columns: Mapping[str, Column], compressions: Mapping[str, str] | None, allow_overflow: bool) -> list[Target]:
+def _targets(
+    columns: Mapping[str, Column], compressions: Mapping[str, str] | None, allow_overflow: bool
+) -> list[Target]:
     if not columns:
         raise InputError("there are no columns; give at least one")
     unknown = set(compressions or {}) - set(columns)
     if unknown:
         raise InputError(f"compressions names no column {sorted(unknown)}; there are {', '.join(columns)}")
     return [
-        replace(choose(column, (compressions or {}).get(name) or _usual(column), columnar=True), allow_overflow=allow_overflow)
+        replace(
+            choose(column, (compressions or {}).get(name) or _usual(column), columnar=True),
+            allow_overflow=allow_overflow,
+        )
         for name, column in columns.items()
     ]
 

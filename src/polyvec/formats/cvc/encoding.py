@@ -5,19 +5,21 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from polyvec.codecs import AffineUint8, BFloat16, BytePlanes, Float16, Raw, SymmetricInt8, shortcut
+from polyvec.codecs import AffineUint8, BFloat16, BytePlanes, Float16, Raw, SymmetricInt8
 from polyvec.codecs import shifted_symmetric as shifted
 from polyvec.codecs.affine import refuse_non_finite
-from polyvec.codecs.planes import MAX_VALUES, Plan
-from polyvec.core.blocks import Array, Codec, Extent, cast, rows_per_block
+from polyvec.codecs.planes import MAX_VALUES
+from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Codec, Extent, rows_per_block
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, same_codes
 from polyvec.core.errors import InputError
 from polyvec.formats.cvc.header import COMPRESSIONS, DTYPES, ColumnSpec, Json
+from polyvec.formats.cvc.payloads import as_float32, encode_block, write_planes, write_stretches
 from polyvec.formats.cvc.writer import MAX_CHUNK_BYTES, WIDE_COUNT, WIDE_NUMBER, ChunkWriter
 
 ENCODINGS = {"raw": "none", "float16": "fp16", "int8": "int8", "lossless": "lossless", "bfloat16": "bfloat16"}
@@ -43,7 +45,9 @@ def check_compression(name: str) -> str:
     return name
 
 
-def choose(column: Column, asked: str | None, *, columnar: bool, own: bool = False, allow_overflow: bool = False) -> Target:
+def choose(
+    column: Column, asked: str | None, *, columnar: bool, own: bool = False, allow_overflow: bool = False
+) -> Target:
     """The target of a column: the compression asked for, else what keeps every value and, where it can, every byte.
 
     ``own`` says that the column comes from a CVC file, whose raw pieces stay raw.
@@ -64,7 +68,9 @@ def choose(column: Column, asked: str | None, *, columnar: bool, own: bool = Fal
     if column.dtype == np.dtype(ml_dtypes.bfloat16):
         dtype = np.dtype("<f4")
     if dtype.name not in DTYPES:
-        raise InputError(f"column {column.name!r} holds {column.dtype}, which CVC does not; there are {', '.join(DTYPES)}")
+        raise InputError(
+            f"column {column.name!r} holds {column.dtype}, which CVC does not; there are {', '.join(DTYPES)}"
+        )
     spec = ColumnSpec(column.name, column.row_shape, dtype, compression)
     return Target(spec, None if keep else compression, allow_overflow)
 
@@ -97,7 +103,9 @@ def compression_of(codec: Codec, raw: bool) -> str | None:
     return None
 
 
-def partition(columns: Mapping[str, Column], targets: Sequence[Target], chunk_rows: int | None, own: bool) -> list[range]:
+def partition(
+    columns: Mapping[str, Column], targets: Sequence[Target], chunk_rows: int | None, own: bool
+) -> list[range]:
     """The rows of each chunk: as asked, as the source (a CVC file of its own) has them, or 100,000.
 
     Never more than a chunk may hold; pieces that keep their bytes are never joined.
@@ -111,7 +119,7 @@ def partition(columns: Mapping[str, Column], targets: Sequence[Target], chunk_ro
     usual = default_rows(targets) if encoded_whole or not own else most_rows(targets)
     step = min(chunk_rows or usual, most_rows(targets))
     edges = sorted(cuts)
-    return [range(at, min(at + step, high)) for low, high in zip(edges, edges[1:]) for at in range(low, high, step)]
+    return [range(at, min(at + step, high)) for low, high in pairwise(edges) for at in range(low, high, step)]
 
 
 def row_bytes(target: Target) -> int:
@@ -158,34 +166,32 @@ def write_piece(writer: ChunkWriter, place: Json, column: Column, rows: range, t
     place["compression"] = compression
     if isinstance(codec, AffineUint8):
         place["min"], place["scale"] = codec.minimum, codec.scale
-    whole = extents[0] if len(extents) == 1 and extents[0].rows == len(rows) and extents[0].start == rows.start else None
-    if isinstance(column, FileColumn) and whole is not None and whole.stride is None and not whole.others:
-        if same_codes(whole.codec, codec, column.row_shape):
-            writer.copy(column.source, whole.offset, whole.size, whole.crc)
-            if progress:
-                progress(len(rows))
-            return
+    whole = (
+        extents[0] if len(extents) == 1 and extents[0].rows == len(rows) and extents[0].start == rows.start else None
+    )
+    if isinstance(column, FileColumn) and whole is not None and _lies_as(whole, codec, column):
+        writer.copy(column.source, whole.offset, whole.size, whole.crc)
+        if progress:
+            progress(len(rows))
+        return
     if isinstance(codec, BytePlanes):
-        _write_planes(writer, _array(column, rows), progress)
+        write_planes(writer, _array(column, rows), progress)
+        return
+    if isinstance(column, (ArrayColumn, FileColumn)) and len(rows) * _decoded_row(column) > PIECE_BYTES:
+        write_stretches(writer, column, rows, codec, first, progress)
         return
     step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
     for block in column.blocks(step, start=rows.start, stop=rows.stop, reuse=True):
-        quick = shortcut(block, codec)
-        if quick is not None:
-            codes = quick.parts["codes"]
-            # A view of the caller's array stays as it is; a shared buffer is filled again before this is written.
-            writer.write(np.ascontiguousarray(codes) if isinstance(column, ArrayColumn) else codes.copy())
-        else:
-            values = block.decode()
-            values = values if isinstance(codec, Raw) else as_float32(values)
-            try:
-                writer.write(codec.encode(values)["codes"])
-            except InputError:
-                if isinstance(codec, Float16):
-                    _refuse_overflow(values, first + block.start - rows.start)
-                raise
+        codes = encode_block(block, codec, first + block.start - rows.start)
+        # The caller's array stays as it is; a shared buffer is filled again before this is written.
+        writer.write(codes if isinstance(column, ArrayColumn) else codes.copy())
         if progress:
             progress(block.rows)
+
+
+def _lies_as(extent: Extent, codec: Codec, column: Column) -> bool:
+    """Whether the bytes of an extent are those that the codec would store."""
+    return extent.stride is None and not extent.others and same_codes(extent.codec, codec, column.row_shape)
 
 
 def _codec(column: Column, extents: list[Extent], rows: range, target: Target, first: int) -> tuple[Codec, str]:
@@ -217,7 +223,9 @@ def _shiftable(column: Column, rows: range) -> bool:
 
 
 def _fit(column: Column, rows: range, first: int) -> AffineUint8:
-    step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
+    step = rows_per_block(
+        column.dtype, column.row_shape, MAX_BLOCK_BYTES if isinstance(column, ArrayColumn) else PIECE_BYTES
+    )
     try:
         return AffineUint8.fit(_decoded(column, rows, step))
     except InputError:
@@ -227,15 +235,8 @@ def _fit(column: Column, rows: range, first: int) -> AffineUint8:
         raise
 
 
-def _refuse_overflow(rows: Array, first: int) -> None:
-    """`InputError` naming the first value that float16 cannot hold, by its row in the file."""
-    with np.errstate(over="ignore"):
-        bad = np.argwhere(np.isinf(rows.astype(np.float16)) & np.isfinite(rows))
-    if len(bad):
-        row, *rest = map(int, bad[0])
-        place = f"row {first + row}" + (f", column {rest[0]}" if rest else "")
-        raise InputError(f"{rows[tuple(bad[0])]:g} in {place} does not fit float16 (at most 65504); choose lossless or "
-                         "bfloat16, or allow_overflow=True to store infinity")  # fmt: skip
+def _decoded_row(column: Column) -> int:
+    return int(np.prod(column.row_shape, dtype=np.int64)) * column.dtype.itemsize
 
 
 def _decoded(column: Column, rows: range, step: int) -> Iterator[Array]:
@@ -243,28 +244,11 @@ def _decoded(column: Column, rows: range, step: int) -> Iterator[Array]:
         yield as_float32(block.decode())
 
 
-def as_float32(rows: Array) -> Array:
-    """Rows as float32: floats may round, whole numbers must not."""
-    return np.ascontiguousarray(cast(rows, np.dtype(np.float32)))
-
-
 def _array(column: Column, rows: range) -> Array:
     """Rows in one float32 array: a view where they are in memory already."""
     if isinstance(column, ArrayColumn) and (view := column.view()) is not None:
         return as_float32(view[rows.start : rows.stop])
     return as_float32(column[rows.start : rows.stop])
-
-
-def _write_planes(writer: ChunkWriter, rows: Array, progress: Callable[[int], None] | None) -> None:
-    plan = Plan.fit(rows.size, [rows])
-    flat = rows.reshape(-1)
-    step = PIECE_BYTES // 4
-    for plane, head in enumerate(plan.heads):
-        writer.write(head)
-        for at in range(0, flat.size, step):
-            writer.write(plan.pack(plane, flat[at : at + step]))
-    if progress:
-        progress(len(rows))
 
 
 def declared(target: Target) -> Json:

@@ -126,6 +126,20 @@ class ChunkWriter:
         self._grow(size)
         self._pipe.copy(source, offset, size, crc, self.chunks[-1].parts[-1])
 
+    def reserve(self, size: int) -> int:
+        """Room for ``size`` bytes of the current part, to be filled by `place` from any thread; returns its offset."""
+        self.settle()
+        self._grow(size)
+        return self.sink.reserve(size)
+
+    def place(self, offset: int, data: Array) -> None:
+        """Fill room that was reserved."""
+        self.sink.write_at(offset, data)
+
+    def summed(self, crc: int) -> None:
+        """Set the checksum of the current part, whose bytes were placed."""
+        self.chunks[-1].parts[-1].crc = crc
+
     def settle(self) -> None:
         """Wait until all that was handed over is written: its buffers may be used again."""
         self._pipe.settle()
@@ -193,11 +207,16 @@ class ChunkWriter:
         return entry
 
     def _json(self, entries: list[Json], rows: int) -> bytes:
-        header = {**({"num_vectors": rows} | {k: v for k, v in self.header.items() if k != "num_vectors"}), "chunks": entries}
+        header = {
+            **({"num_vectors": rows} | {k: v for k, v in self.header.items() if k != "num_vectors"}),
+            "chunks": entries,
+        }
         try:
             text = json.dumps(header, sort_keys=self.layout == "versioned", separators=(",", ":"), allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise InputError(f"metadata that JSON cannot hold: {error}; keep plain numbers, strings, lists and mappings") from None
+            raise InputError(
+                f"metadata that JSON cannot hold: {error}; keep plain numbers, strings, lists and mappings"
+            ) from None
         return text.encode("ascii")
 
     def _pad(self, size: int) -> int:
