@@ -34,6 +34,13 @@ class Model:
     notes: list[str]
     source: Source | None = None
 
+    @property
+    def fingerprint(self) -> str:
+        """The file's size and last 16 bytes, which hold its checksums."""
+        if self.source is None:
+            return ""
+        return f"{self.source.size}-{self.source.read_at(max(0, self.source.size - 16), 16).hex()}"
+
     def close(self) -> None:
         """Release the file; weights already handed to an engine stay valid."""
         if self.source is not None:
