@@ -21,6 +21,9 @@ def example_files(tmp_path_factory):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     pv.write(folder / "vectors.fbin", vectors, records=[{"name": f"item {i}", "kind": "ab"[i % 2]} for i in range(300)])
     pv.write(folder / "queries.fbin", vectors[:5] + np.float32(0.01))
+    order = np.argsort(-(vectors[:5] @ vectors.T), axis=1).astype(np.int32)
+    pv.write(folder / "truth.ibin", order[:, :20])
+    pv.write(folder / "result.ibin", order[:, 1:21])
     pv.split(folder / "vectors.fbin", folder / "shard.fbin", parts=3, sidecar=False)
     return folder
 

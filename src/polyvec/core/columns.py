@@ -6,16 +6,18 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
+from polyvec.core.blocks import Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32
 
+NEAR_BYTES = 16 << 10  # reading on over so few costs less than asking anew
 MAX_ROW_BYTES = 1 << 62  # NumPy shapes no array beyond, not even one of no rows
 
 
@@ -102,16 +104,16 @@ class Column(ABC):
         out = np.empty((len(indices), *self.row_shape), self.dtype)
         order = np.argsort(indices, kind="stable")
         wanted = indices[order]
-        breaks = np.flatnonzero(np.diff(wanted) > 1) + 1
-        for run in np.split(np.arange(len(wanted)), breaks):
-            if not len(run):
-                continue
-            first, last = int(wanted[run[0]]), int(wanted[run[-1]])
-            limit = rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES)
-            for at in range(first, last + 1, limit):
-                end = min(at + limit, last + 1)
-                inside = run[(wanted[run] >= at) & (wanted[run] < end)]
-                out[order[inside]] = self._read(at, end)[wanted[inside] - at]
+        near = max(1, NEAR_BYTES // max(1, self.dtype.itemsize * prod(self.row_shape)))
+        limit = rows_per_block(self.dtype, self.row_shape)
+        edges = [0, *(np.flatnonzero(np.diff(wanted) > near) + 1).tolist(), len(wanted)]
+        for low, high in pairwise(edges):
+            while low < high:
+                first = int(wanted[low])
+                end = low + int(np.searchsorted(wanted[low:high], first + limit))
+                rows = self._read(first, int(wanted[end - 1]) + 1)
+                out[order[low:end]] = rows[wanted[low:end] - first]
+                low = end
         return out
 
     def __getitem__(self, key: Any) -> Any:
@@ -169,7 +171,9 @@ def refuse_width(row_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """`Corrupt` for rows too wide for any array: with no rows at all, no file size tells that they are."""
     width = prod(size for size in row_shape if size) * dtype.itemsize
     if width >= MAX_ROW_BYTES:
-        raise Corrupt("rows too wide to be any", field="shape", expected=f"less than {MAX_ROW_BYTES} bytes", found=width)
+        raise Corrupt(
+            "rows too wide to be any", field="shape", expected=f"less than {MAX_ROW_BYTES} bytes", found=width
+        )
 
 
 class FileColumn(Column):

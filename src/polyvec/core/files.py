@@ -45,17 +45,17 @@ class Source:
                 )
             self._file = self.path.open("rb", buffering=0)
             self.size = os.fstat(self._file.fileno()).st_size
-            if not os.path.isfile(self.path):
+            if not self.path.is_file():
                 self._spool()
 
     def _spool(self) -> None:
         """A pipe or a device has no offsets: keep its bytes in an unnamed temporary file."""
         assert self._file is not None
-        spool = tempfile.TemporaryFile(buffering=0)
+        spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (lives as long as the source)
         while piece := self._file.read(1 << 20):
             spool.write(piece)
         self._file.close()
-        self._file = spool  # type: ignore[assignment]
+        self._file = spool
         self.size = os.fstat(spool.fileno()).st_size
 
     @classmethod
@@ -100,7 +100,7 @@ class Source:
 
     def read_into(self, offset: int, out: NDArray[Any]) -> None:
         """Fill a C-contiguous array from ``offset``; `Truncated` when the bytes are not there."""
-        view = memoryview(out.reshape(-1).view(np.uint8)) if out.size else memoryview(b"")
+        view = memoryview(out.reshape(-1).view(np.uint8).data) if out.size else memoryview(b"")
         size = len(view)
         if offset < 0 or offset + size > self.size:
             raise Truncated("the file ends inside its data", path=self.label, offset=offset,

@@ -63,7 +63,7 @@ class Sink:
         if self.stdout:
             self.path = Path("<stdout>")
             self._temp: Path | None = None
-            self._spool = tempfile.TemporaryFile(buffering=0)
+            self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (lives as long as the sink)
             self.fd = self._spool.fileno()
         else:
             # A symlink stays a symlink: what it points at is replaced.
@@ -78,7 +78,7 @@ class Sink:
             sweep(self.path)
             self._temp, self.fd = _create_temp(self.path)
             with contextlib.suppress(OSError):
-                os.fchmod(self.fd, stat.S_IMODE(os.stat(self.path).st_mode))
+                os.fchmod(self.fd, stat.S_IMODE(self.path.stat().st_mode))
         if sha256:
             self._hasher = _Follower(self.fd)
 
@@ -180,6 +180,13 @@ class Sink:
         self.siblings.append(sink)
         return sink
 
+    def discard(self, names: Iterable[str]) -> None:
+        """Siblings of an earlier target, which must not outlive it: removed at commit unless written anew."""
+        for name in names:
+            path = self.path.with_name(name)
+            refuse_inputs(path, self._inputs)
+            self.stale.append(path)
+
     # -- the end
 
     def commit(self) -> None:
@@ -199,7 +206,7 @@ class Sink:
                 assert self._temp is not None
                 if self.durable:
                     os.fsync(self.fd)
-                os.replace(self._temp, self.path)
+                self._temp.replace(self.path)
                 self._temp = None
                 if self.durable:
                     sync_folder(self.path.parent)
@@ -321,7 +328,7 @@ def _bytes_of(data: Payload) -> memoryview:
     if isinstance(data, np.ndarray):
         if data.size == 0:
             return memoryview(b"")
-        return memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
+        return memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
     return memoryview(data).cast("B")
 
 
@@ -329,8 +336,10 @@ def refuse_inputs(target: str | os.PathLike[str], inputs: Iterable[str | os.Path
     """`InputError` when the target is one of the inputs, under any name."""
     for path in inputs:
         with contextlib.suppress(OSError):
-            if os.path.samefile(path, target):
-                raise InputError(f"{os.fspath(target)}: the output is also an input; choose another name for the output")
+            if Path(path).samefile(target):
+                raise InputError(
+                    f"{os.fspath(target)}: the output is also an input; choose another name for the output"
+                )
 
 
 def sweep(target: Path) -> list[Path]:
