@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polyvec.core.blocks import Array, Block, Codec, Extent, Raw, rows_per_block
+from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32
