@@ -63,7 +63,9 @@ class Boxes(Format):
         header, entries = read_header(source)
         sections = {name: take(source, header[name], header[f"{name}_size"], name) for name in SECTIONS}
         if crc32(b"".join(sections.values())) != header["sections_crc"]:
-            raise Corrupt("words, records or metadata fail their checksum", offset=header["words"], field="sections_crc")
+            raise Corrupt(
+                "words, records or metadata fail their checksum", offset=header["words"], field="sections_crc"
+            )
         columns: dict[str, Column] = {}
         for number, (name, rows, dim) in enumerate(_columns(header)):
             columns[name] = _column(source, name, rows, dim, [e for e in entries if e["column"] == number])

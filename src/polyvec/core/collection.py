@@ -154,6 +154,12 @@ class Collection:
         return Collection(columns, main=main, vocab=vocab, records=records, ids=ids, metadata=self.metadata,
                           format=self.format, path=self.path)  # fmt: skip
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The collection as an Arrow stream: polars, DuckDB, pandas and pyarrow take it as it is. Needs pyarrow."""
+        from polyvec.core.exchange import export_stream
+
+        return export_stream(self, requested_schema)
+
     def on_close(self, close: Callable[[], None]) -> None:
         """Also call ``close`` when the collection is closed."""
         self._closers.append(close)

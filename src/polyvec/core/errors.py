@@ -115,6 +115,10 @@ class MissingExtra(PolyvecError, ImportError):
         self.extra = extra
 
 
+class DeviceError(PolyvecError, RuntimeError):
+    """A GPU that is not there, is full, or failed."""
+
+
 class Cancelled(PolyvecError):
     """Work was stopped on request; nothing was left behind."""
 

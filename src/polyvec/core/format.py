@@ -104,6 +104,10 @@ class Format(ABC):
         """Whether this format, of those that share a suffix, is the one to write the collection."""
         return True
 
+    def holding(self, collection: Collection) -> Holds:
+        """What of this collection the format holds; for formats whose `holds` depends on what is in it."""
+        return self.holds
+
     def target(self, collection: Collection, options: WriteOptions) -> str:
         """The encoding that `write` will use for the main column, in words; for receipts and dry runs."""
         return options.encoding or "raw"

@@ -1,14 +1,22 @@
-"""Strings and Vocab: words as bytes with offsets, looked up through an index built on first use."""
+"""Strings and Vocab: words as bytes with offsets, looked up through an index built on first use.
+
+The index, the batch look-up and decoding run compiled (polyvec.kernels.strings); of equal words the first is meant,
+and `Vocab.duplicates` names the others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from difflib import SequenceMatcher
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.subwords import Subwords
+from polyvec.kernels import strings as tables
+from polyvec.kernels import subwords as ngrams
 
 Offsets = NDArray[np.int64]
 
@@ -29,10 +37,18 @@ class Strings:
     @classmethod
     def from_words(cls, words: Iterable[str | bytes], *, label: str = "strings") -> Strings:
         """Strings of Python words."""
-        encoded = [word.encode("utf-8") if isinstance(word, str) else bytes(word) for word in words]
-        stops = np.cumsum([len(word) for word in encoded], dtype=np.int64) if encoded else np.empty(0, np.int64)
-        starts = np.concatenate([np.zeros(1, np.int64), stops[:-1]]) if encoded else stops
-        return cls(b"".join(encoded), starts, stops, label=label)
+        packed = tables.pack(list(words))
+        return cls(packed.data, packed.starts, packed.stops, label=label)
+
+    @classmethod
+    def from_table(cls, table: tables.Table, *, label: str = "strings", lossy: bool = False) -> Strings:
+        """Strings over a table of the kernels."""
+        return cls(table.data, table.starts, table.stops, label=label, lossy=lossy)
+
+    @property
+    def table(self) -> tables.Table:
+        """The strings as the kernels take them."""
+        return tables.Table(self.data, np.ascontiguousarray(self.starts), np.ascontiguousarray(self.stops))
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -44,16 +60,25 @@ class Strings:
     def __getitem__(self, key: Any) -> Any:
         """A string by row, a list of strings by slice or indices."""
         if isinstance(key, slice):
-            return [self._decode(row) for row in range(*key.indices(len(self)))]
+            return self._decode_table(self.starts[key], self.stops[key], range(*key.indices(len(self))))
         if isinstance(key, (int, np.integer)):
             row = int(key) + (len(self) if key < 0 else 0)
             if not 0 <= row < len(self):
                 raise IndexError(f"row {key} of {len(self)}")
             return self._decode(row)
-        return [self._decode(int(row)) for row in key]
+        rows = np.asarray(key, np.int64)
+        return self._decode_table(self.starts[rows], self.stops[rows], rows.tolist())
 
     def __iter__(self) -> Iterator[str]:
-        return (self._decode(row) for row in range(len(self)))
+        for start in range(0, len(self), 4096):
+            yield from self[start : start + 4096]
+
+    def _decode_table(self, starts: Offsets, stops: Offsets, rows: Sequence[int]) -> list[str]:
+        table = tables.Table(self.data, np.ascontiguousarray(starts), np.ascontiguousarray(stops))
+        try:
+            return tables.decode(table)
+        except UnicodeDecodeError:
+            return [self._decode(row) for row in rows]
 
     def _decode(self, row: int) -> str:
         data = self.raw(row)
@@ -86,15 +111,10 @@ class Strings:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Strings) or len(self) != len(other):
             return NotImplemented if not isinstance(other, Strings) else False
-        return all(self.raw(row) == other.raw(row) for row in range(len(self)))
+        same = np.array_equal(self.stops - self.starts, other.stops - other.starts)
+        return same and np.array_equal(tables.join(self.table), tables.join(other.table))
 
     __hash__ = None  # type: ignore[assignment]
-
-
-class Subwords(Protocol):
-    """Maps a word that is not in the vocabulary to rows of the subword column."""
-
-    def indices(self, word: str) -> NDArray[np.int64]: ...
 
 
 class Vocab:
@@ -103,7 +123,7 @@ class Vocab:
     def __init__(self, words: Strings | Iterable[str], *, subwords: Subwords | None = None) -> None:
         self.words = words if isinstance(words, Strings) else Strings.from_words(words, label="vocab")
         self.subwords = subwords
-        self._index: dict[bytes, int] | None = None
+        self._index: tables.Index | None = None
 
     def __len__(self) -> int:
         return len(self.words)
@@ -115,29 +135,51 @@ class Vocab:
         """The word of a row, or a list of words of a slice or of indices."""
         return self.words[key]
 
-    def _lookup(self) -> dict[bytes, int]:
+    def _lookup(self) -> tables.Index:
         if self._index is None:
-            index: dict[bytes, int] = {}
-            for row in range(len(self.words)):
-                index.setdefault(self.words.raw(row), row)  # of duplicates the first is meant
-            self._index = index
+            self._index = tables.build_index(self.words.table)
         return self._index
+
+    @property
+    def duplicates(self) -> NDArray[np.int64]:
+        """The rows whose word stands in an earlier row too; look-ups give the earlier one."""
+        return self._lookup().duplicates
 
     def get(self, word: str, default: int | None = None) -> int | None:
         """The row of a word, or ``default``."""
-        return self._lookup().get(word.encode("utf-8"), default)
+        row = self._lookup().find(word)
+        return default if row < 0 else row
 
     def index(self, word: str) -> int:
         """The row of a word; KeyError where it is not in the vocabulary."""
-        row = self.get(word)
-        if row is None:
+        row = self._lookup().find(word)
+        if row < 0:
             raise KeyError(f"{word!r} is not in the vocabulary")
         return row
 
     def indices(self, words: Sequence[str]) -> NDArray[np.int64]:
         """The rows of many words, -1 for those not in the vocabulary."""
-        lookup = self._lookup()
-        return np.array([lookup.get(word.encode("utf-8"), -1) for word in words], np.int64)
+        return self._lookup().find_many(list(words))
+
+    def near(self, word: str, k: int = 5) -> list[str]:
+        """Words spelled like one, the likest first: those that share its letter pairs, then by their difference."""
+        options = {"min_n": 2, "max_n": 2, "exponent": 16}
+        wanted = ngrams.bucket_indices(tables.pack([word]), **options).indices
+        marks = np.zeros(1 << 16, np.int32)
+        marks[wanted] = 1
+        best: list[tuple[float, int]] = []
+        for start in range(0, len(self.words), 1 << 17):
+            table = self.words.table.slice(start, start + (1 << 17))
+            found = ngrams.bucket_indices(table, **options)
+            shared = np.concatenate([[0], np.cumsum(marks[found.indices])])
+            counts = np.diff(found.splits)
+            score = 2 * (shared[found.splits[1:]] - shared[found.splits[:-1]]) / np.maximum(1, counts + len(wanted))
+            top = np.argsort(-score, kind="stable")[: 10 * k]
+            best.extend((float(score[i]), start + int(i)) for i in top if score[i] > 0)
+        best = sorted(best, key=lambda pair: -pair[0])[: 10 * k]
+        words = [self.words[row] for _, row in best]
+        ranked = sorted(words, key=lambda other: -SequenceMatcher(None, word.lower(), other.lower()).ratio())
+        return [other for other in dict.fromkeys(ranked) if other != word][:k]
 
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and self.get(word) is not None

@@ -33,6 +33,8 @@ from polyvec.core.sinks import Sink
 HEADER = Record("header", nrow="i8", ncol="i8", nnz="i8")
 MAX_COLUMNS = 2**31 - 1  # an index is an i32
 PARTS = {"indptr": "<i8", "indices": "<i4", "data": "<f4"}
+MAX_RATIO = 4096  # dense bytes for a stored one; real matrices have up to 200, and a lying ncol is worth nothing
+FREE_BYTES = 16 << 20
 NONZERO_BYTES = 8 << 20  # of indices or values, read at once
 
 
@@ -65,10 +67,10 @@ class Sparse(Format):
             extent = Extent(0, rows, at, rows * dtype.itemsize, Raw(dtype))
             columns[name] = FileColumn(name, source, [extent], row_shape=(), encoding="raw")
             at += rows * dtype.itemsize
-        if 4 * ncol <= MAX_BLOCK_BYTES:
+        if 4 * ncol <= MAX_BLOCK_BYTES and 4 * nrow * ncol <= MAX_RATIO * source.size + FREE_BYTES:
             columns = {"vectors": DenseColumn(source.label, columns, (nrow, ncol)), **columns}
         else:
-            notes.append(f"rows of {ncol} values are too wide to be given densely; the three parts are")
+            notes.append(f"{nrow} x {ncol} is too large to be given densely for {nnz} values; the three parts are given")
         main = "vectors" if "vectors" in columns else "data"
         return Collection(columns, main=main, metadata={"shape": [nrow, ncol]}, notes=notes)
 

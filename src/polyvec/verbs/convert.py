@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def resolve_target(path: str | os.PathLike[str], collection: Collection, format:
     if format is not None:
         found, variant = formats.find_format(format)
     else:
-        suffix = os.path.splitext(os.fspath(path))[1].lower()
+        suffix = Path(path).suffix.lower()
         able = [f for f in formats.all_formats() if suffix in f.suffixes]
         if not able:
             raise InputError(
@@ -141,7 +142,11 @@ def resolve_target(path: str | os.PathLike[str], collection: Collection, format:
 
 
 def write_collection(
-    path: str | os.PathLike[str], collection: Collection, writing: Writing, *, inputs: Iterable[str | os.PathLike[str]] = ()
+    path: str | os.PathLike[str],
+    collection: Collection,
+    writing: Writing,
+    *,
+    inputs: Iterable[str | os.PathLike[str]] = (),
 ) -> Receipt:
     """The one road to a file: fit the collection to the format, write it with its sidecars, measure the loss."""
     started = time.perf_counter()
@@ -151,7 +156,7 @@ def write_collection(
         raise InputError(f"{format.name} has no option {', '.join(sorted(unknown))}"
                          + (f"; it has {', '.join(format.options)}" if format.options else ""))  # fmt: skip
     collection, dropped = fit_columns(collection, format, writing.column)
-    beside = lacking(collection, format.holds)
+    beside = lacking(collection, format.holding(collection))
     if not writing.sidecar or os.fspath(path) == "-":
         dropped += beside
         beside = []
@@ -160,7 +165,7 @@ def write_collection(
     notes = tuple(collection.notes)
     if writing.dry_run:
         refuse_inputs(path, inputs)
-        sidecars = tuple(f"{os.path.basename(path)} + {what}" for what in beside)
+        sidecars = tuple(f"{Path(path).name} + {what}" for what in beside)
         return Receipt(os.fspath(path), format.name, collection.rows, collection.dim, 0, 0.0, path_of, None, sidecars,
                        tuple(dropped), notes, dry_run=True)  # fmt: skip
     sink = Sink(path, inputs=inputs, overwrite=writing.overwrite, durable=writing.durable, sha256=writing.sha256)
@@ -188,7 +193,9 @@ def fit_columns(collection: Collection, format: Format, column: str | None) -> t
         return collection, []
     if format.holds.many_columns:
         kept = collection if format.name == collection.format else collection.without_derived()
-        return kept, [what for what in ("vocab", "records", "ids") if getattr(kept, what) is not getattr(collection, what)]
+        return kept, [
+            what for what in ("vocab", "records", "ids") if getattr(kept, what) is not getattr(collection, what)
+        ]
     names = ", ".join(f"{n} ({'x'.join(map(str, c.shape))})" for n, c in collection.columns.items())
     raise LossyConversion(
         f"{format.name} holds one column and the source has {len(collection.columns)}: {names}; "

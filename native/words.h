@@ -1,0 +1,77 @@
+// What the word kernels share: array types, CPU level, string tables, a few threads.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace words {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Longs = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Codes = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using FloatsOut = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using MatrixOut = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// A new NumPy array that owns its memory; the pages come zeroed from the system.
+template <typename T>
+inline nb::ndarray<nb::numpy, T> own(T *data, std::initializer_list<size_t> shape) {
+    nb::capsule owner(data, [](void *p) noexcept { std::free(p); });
+    return nb::ndarray<nb::numpy, T>(data, shape, owner);
+}
+
+template <typename T> inline T *allocate(size_t count) {
+    void *p = std::calloc(count ? count : 1, sizeof(T));
+    if (!p) throw std::bad_alloc();
+    return static_cast<T *>(p);
+}
+
+template <typename T> inline nb::ndarray<nb::numpy, T> copy_out(const std::vector<T> &values) {
+    T *data = allocate<T>(values.size());
+    if (!values.empty()) std::memcpy(data, values.data(), values.size() * sizeof(T));
+    return own<T>(data, {values.size()});
+}
+
+// A table of strings: bytes that stay where they are, a start and a stop each.
+struct Table {
+    const uint8_t *data;
+    size_t size;
+    const int64_t *starts;
+    const int64_t *stops;
+    size_t count;
+
+    Table(const Bytes &bytes, const Longs &first, const Longs &last)
+        : data(bytes.data()), size(bytes.size()), starts(first.data()), stops(last.data()), count(first.size()) {
+        if (last.size() != count) throw nb::value_error("starts and stops differ in number");
+        for (size_t i = 0; i < count; ++i)
+            if (starts[i] < 0 || starts[i] > stops[i] || (uint64_t)stops[i] > size)
+                throw nb::index_error("a string lies outside its bytes");
+    }
+    const uint8_t *at(size_t i) const { return data + starts[i]; }
+    size_t length(size_t i) const { return (size_t)(stops[i] - starts[i]); }
+};
+
+// Runs work(start, stop, thread) over [0, count) in equal ranges, one a thread.
+template <typename Work> inline void spread(size_t count, size_t threads, size_t least, Work work) {
+    size_t most = std::max<size_t>(1, count / std::max<size_t>(1, least));
+    threads = std::max<size_t>(1, std::min(threads, most));
+    if (threads == 1) return work((size_t)0, count, (size_t)0);
+    std::vector<std::thread> pool;
+    size_t each = (count + threads - 1) / threads;
+    for (size_t t = 0; t < threads; ++t) {
+        size_t start = std::min(count, t * each), stop = std::min(count, start + each);
+        pool.emplace_back([=, &work] { work(start, stop, t); });
+    }
+    for (auto &thread : pool) thread.join();
+}
+
+} // namespace words
