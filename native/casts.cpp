@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t grain_floats = 128 * 1024;
 // Outputs above this leave the caches before anyone reads them back: write past the caches, which saves
 // reading each line first.
-constexpr std::size_t stream_bytes = std::size_t{4} << 20;
+constexpr std::size_t stream_bytes = std::size_t{8} << 20;
 // Pieces begin on a multiple of this many elements, so that an aligned output gives aligned pieces.
 constexpr std::size_t piece_step = 64;
 
@@ -69,9 +69,11 @@ void cast_rows(Field field, nb::handle src_object, nb::handle dst_object, nb::ha
     if (rows == 0 ? n != 0 : n % rows != 0) throw nb::value_error("scales does not have one float32 a row");
     if (n == 0) return;
     const std::size_t dim = n / rows;
-    // A row that ends within a cache line would have that line streamed twice, half each: slower than not.
-    const bool stream = n * out_bytes >= stream_bytes && dim * out_bytes % 64 == 0 &&
-                        reinterpret_cast<std::uintptr_t>(dst.data()) % 64 == 0;
+    // The ends of a row that share a cache line with its neighbours are stored plainly: where there are such
+    // lines, short rows are not worth streaming.
+    const bool whole_lines =
+        dim * out_bytes % 64 == 0 && reinterpret_cast<std::uintptr_t>(dst.data()) % 64 == 0;
+    const bool stream = n * out_bytes >= stream_bytes && (whole_lines || dim * out_bytes >= 2048);
     const CastKernel kernel = table().*field;
     const nb::gil_scoped_release released;
     parallel_for(rows, threads, grain_floats / dim + 1, 1, [&](std::size_t begin, std::size_t end) {

@@ -100,12 +100,12 @@ struct F32ToBf16 {
 };
 
 struct U8ToF32 {
-    static constexpr std::size_t in_bytes = 1, out_bytes = 4, count = 32;
+    static constexpr std::size_t in_bytes = 1, out_bytes = 4, count = 16;
     __m256 minimum, scale;
     U8ToF32(float a, float b) : minimum(_mm256_set1_ps(a)), scale(_mm256_set1_ps(b)) {}
     template <bool stream>
     void step(const std::uint8_t *src, std::uint8_t *dst) const {
-        for (int k = 0; k < 4; ++k) {
+        for (int k = 0; k < 2; ++k) {
             const __m256 q = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes(src + 8 * k)));
             put<stream>(dst + 32 * k, _mm256_add_ps(_mm256_mul_ps(q, scale), minimum));
         }
@@ -114,12 +114,12 @@ struct U8ToF32 {
 
 template <bool divide>
 struct I8ToF32 {
-    static constexpr std::size_t in_bytes = 1, out_bytes = 4, count = 32;
+    static constexpr std::size_t in_bytes = 1, out_bytes = 4, count = 16;
     __m256 factor;
     I8ToF32(float a, float) : factor(_mm256_set1_ps(a)) {}
     template <bool stream>
     void step(const std::uint8_t *src, std::uint8_t *dst) const {
-        for (int k = 0; k < 4; ++k) {
+        for (int k = 0; k < 2; ++k) {
             const __m256 q = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes(src + 8 * k)));
             put<stream>(dst + 32 * k, divide ? _mm256_div_ps(q, factor) : _mm256_mul_ps(q, factor));
         }

@@ -34,16 +34,15 @@ inline __m512 not_quieted(__m512 value, __mmask16 nan, __m256i half) {
 }
 
 struct F16ToF32 {
-    static constexpr std::size_t in_bytes = 2, out_bytes = 4, count = 32;
+    static constexpr std::size_t in_bytes = 2, out_bytes = 4, count = 16;
     F16ToF32(float, float) {}
     template <bool stream>
     void step(const std::uint8_t *src, std::uint8_t *dst) const {
-        const __m256i h0 = halves(src), h1 = halves(src + 32);
-        __m512 x0 = _mm512_cvtph_ps(h0), x1 = _mm512_cvtph_ps(h1);
-        const __mmask16 n0 = _mm512_cmp_ps_mask(x0, x0, _CMP_UNORD_Q), n1 = _mm512_cmp_ps_mask(x1, x1, _CMP_UNORD_Q);
-        if (__builtin_expect(n0 | n1, 0)) x0 = not_quieted(x0, n0, h0), x1 = not_quieted(x1, n1, h1);
-        put<stream>(dst, x0);
-        put<stream>(dst + 64, x1);
+        const __m256i half = halves(src);
+        __m512 x = _mm512_cvtph_ps(half);
+        const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+        if (__builtin_expect(nan != 0, 0)) x = not_quieted(x, nan, half);
+        put<stream>(dst, x);
     }
 };
 
@@ -69,12 +68,11 @@ struct F32ToF16 {
 };
 
 struct Bf16ToF32 {
-    static constexpr std::size_t in_bytes = 2, out_bytes = 4, count = 32;
+    static constexpr std::size_t in_bytes = 2, out_bytes = 4, count = 16;
     Bf16ToF32(float, float) {}
     template <bool stream>
     void step(const std::uint8_t *src, std::uint8_t *dst) const {
         put<stream>(dst, _mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(src)), 16));
-        put<stream>(dst + 64, _mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(src + 32)), 16));
     }
 };
 
@@ -99,29 +97,25 @@ struct F32ToBf16 {
 };
 
 struct U8ToF32 {
-    static constexpr std::size_t in_bytes = 1, out_bytes = 4, count = 64;
+    static constexpr std::size_t in_bytes = 1, out_bytes = 4, count = 16;
     __m512 minimum, scale;
     U8ToF32(float a, float b) : minimum(_mm512_set1_ps(a)), scale(_mm512_set1_ps(b)) {}
     template <bool stream>
     void step(const std::uint8_t *src, std::uint8_t *dst) const {
-        for (int k = 0; k < 4; ++k) {
-            const __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes(src + 16 * k)));
-            put<stream>(dst + 64 * k, _mm512_add_ps(_mm512_mul_ps(q, scale), minimum));
-        }
+        const __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes(src)));
+        put<stream>(dst, _mm512_add_ps(_mm512_mul_ps(q, scale), minimum));
     }
 };
 
 template <bool divide>
 struct I8ToF32 {
-    static constexpr std::size_t in_bytes = 1, out_bytes = 4, count = 64;
+    static constexpr std::size_t in_bytes = 1, out_bytes = 4, count = 16;
     __m512 factor;
     I8ToF32(float a, float) : factor(_mm512_set1_ps(a)) {}
     template <bool stream>
     void step(const std::uint8_t *src, std::uint8_t *dst) const {
-        for (int k = 0; k < 4; ++k) {
-            const __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes(src + 16 * k)));
-            put<stream>(dst + 64 * k, divide ? _mm512_div_ps(q, factor) : _mm512_mul_ps(q, factor));
-        }
+        const __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes(src)));
+        put<stream>(dst, divide ? _mm512_div_ps(q, factor) : _mm512_mul_ps(q, factor));
     }
 };
 

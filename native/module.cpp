@@ -4,6 +4,12 @@
 namespace nb = nanobind;
 
 void bind_casts(nb::module_ &m);
+void bind_planes(nb::module_ &m);
+void bind_filters(nb::module_ &m);
+void bind_rescores(nb::module_ &m);
+void bind_shadows(nb::module_ &m);
+void bind_rounding(nb::module_ &m);
+void bind_prefixed(nb::module_ &m);
 void bind_product(nb::module_ &m);
 void bind_rows(nb::module_ &m);
 void bind_strings(nb::module_ &m);
@@ -12,6 +18,12 @@ void bind_subwords(nb::module_ &m);
 NB_MODULE(_native, m) {
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
     bind_casts(m);
+    bind_planes(m);
+    bind_filters(m);
+    bind_rescores(m);
+    bind_shadows(m);
+    bind_rounding(m);
+    bind_prefixed(m);
     bind_product(m);
     bind_rows(m);
     bind_strings(m);

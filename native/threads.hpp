@@ -2,6 +2,7 @@
 // and starting one costs about 20 microseconds, which `grain` keeps small beside its work.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <system_error>
 #include <thread>
@@ -11,34 +12,35 @@
 
 namespace polyvec {
 
-// Calls work(begin, end) over [0, n) in at most `threads` pieces of at least `grain` items (a multiple of
-// `step` but for the last), one of them on the calling thread. Call it without the GIL; work must not throw.
+// Calls work(begin, end) on pieces that cover [0, n), each of at least `grain` items and beginning on a multiple
+// of `step`, from at most `threads` threads, the calling one included. Threads take the next piece when they are
+// done with one: on a shared machine a fixed split would wait for the slower core. Call it without the GIL; work
+// must not throw.
 template <class Work>
 void parallel_for(std::size_t n, int threads, std::size_t grain, std::size_t step, const Work &work) {
     if (n == 0) return;
-    const std::size_t most = std::max<std::size_t>(1, n / std::max<std::size_t>(1, grain));
-    const std::size_t pieces = std::min<std::size_t>(most, static_cast<std::size_t>(std::max(1, threads)));
-    std::size_t each = n / pieces + (n % pieces != 0);
-    each = (each + step - 1) / step * step;
-    const auto guarded = [&work](std::size_t begin, std::size_t end) {
+    const auto up = [](std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; };
+    grain = std::max<std::size_t>(1, grain);
+    step = std::max<std::size_t>(1, step);
+    const std::size_t asked = static_cast<std::size_t>(std::max(1, threads));
+    const std::size_t workers = std::clamp<std::size_t>(n / grain, 1, asked);
+    // Sixteen pieces a thread keep the wait for the last one short, and are long enough for the prefetchers.
+    const std::size_t piece = workers == 1 ? n : up(std::max(grain, n / workers / 16), step);
+    std::atomic<std::size_t> next{0};
+    const auto drain = [&] {
         const PlainFloats plain;
-        work(begin, end);
+        for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) <= (n - 1) / piece;)
+            work(i * piece, std::min(n, (i + 1) * piece));
         fence_streams();
     };
     std::vector<std::thread> started;
-    started.reserve(pieces);
-    std::size_t begin = std::min(each, n);
+    started.reserve(workers);
     try {
-        while (begin < n) {
-            const std::size_t end = std::min(begin + each, n);
-            started.emplace_back(guarded, begin, end);
-            begin = end;
-        }
+        while (started.size() + 1 < workers) started.emplace_back(drain);
     } catch (const std::system_error &) {
-        // No more threads to be had: what is left is done here.
+        // No more threads to be had: those that there are do all of it.
     }
-    guarded(0, std::min(each, n));
-    if (begin < n) guarded(begin, n);
+    drain();
     for (std::thread &thread : started) thread.join();
 }
 

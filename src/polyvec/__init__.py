@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from polyvec.core.sinks import Sink as Sink
     from polyvec.core.vocab import Vocab as Vocab
     from polyvec.formats import open as open
+    from polyvec.neighbors.index import Index as Index
+    from polyvec.neighbors.search import Hits as Hits
+    from polyvec.neighbors.search import search as search
     from polyvec.verbs.convert import Receipt as Receipt
     from polyvec.verbs.convert import convert as convert
     from polyvec.verbs.convert import write as write
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from polyvec.verbs.merge import merge as merge
     from polyvec.verbs.split import sample as sample
     from polyvec.verbs.split import split as split
+    from polyvec.verbs.stats import stats as stats
     from polyvec.verbs.verify import Report as Report
     from polyvec.verbs.verify import verify as verify
 
@@ -63,6 +67,10 @@ _HOMES = {
     "merge": "verbs.merge",
     "split": "verbs.split",
     "sample": "verbs.split",
+    "search": "neighbors.search",
+    "Hits": "neighbors.search",
+    "Index": "neighbors.index",
+    "stats": "verbs.stats",
     "Collection": "core.collection",
     "Column": "core.columns",
     "Block": "core.blocks",

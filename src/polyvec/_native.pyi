@@ -24,3 +24,26 @@ def f32_to_i8_rows(
     src: ReadableBuffer, out: WriteableBuffer, scales: ReadableBuffer, threads: int
 ) -> None: ...
 def f32_min_max(src: ReadableBuffer, threads: int) -> tuple[float, float, bool]: ...
+
+# planes.cpp
+def planes_seen(src: ReadableBuffer, seen: WriteableBuffer, threads: int) -> None: ...
+def planes_pack(
+    src: ReadableBuffer, plane: int, bits: int, table: ReadableBuffer, out: WriteableBuffer, threads: int
+) -> None: ...
+def planes_unpack(
+    src: ReadableBuffer,
+    a: int,
+    b: int,
+    c: int,
+    d: int,
+    bits: ReadableBuffer,
+    dictionary: ReadableBuffer,
+    sizes: ReadableBuffer,
+    out: WriteableBuffer,
+    threads: int,
+) -> bool: ...
+# rounding.cpp: the number of rows is that of squares (int32).
+def round_levels(
+    rows: ReadableBuffer, out: WriteableBuffer, squares: WriteableBuffer, dim: int, tune: bool, threads: int
+) -> None: ...
+def walk_strings(data: ReadableBuffer, width: int, starts: WriteableBuffer, stops: WriteableBuffer) -> int: ...

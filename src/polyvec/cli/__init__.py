@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any
 
+INTERRUPTED = "interrupted; nothing was left behind"
+
 
 def main() -> None:
     """The entry point: runs a command; every error is one line on standard error, never a traceback.
@@ -34,9 +36,8 @@ def run(arguments: list[str]) -> int:
     arguments = arguments or ["--help"]
     try:
         result = build(arguments)(args=arguments, prog_name="polyvec", standalone_mode=False)
-        return result if isinstance(result, int) else 0
-    except typer.Exit as stop:
-        return stop.exit_code
+        code = result if isinstance(result, int) else 0
+        return fail(INTERRUPTED, 130) if code == 130 else code
     except usage_error as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
@@ -45,7 +46,7 @@ def run(arguments: list[str]) -> int:
         hint = f" (see {context.command_path} --help)" if context is not None else ""
         return fail(f"{error.format_message()}{hint}", 2)
     except (typer.Abort, KeyboardInterrupt):
-        return fail("interrupted; nothing was left behind", 130)
+        return fail(INTERRUPTED, 130)
     except (InputError, LossyConversion, MissingExtra) as error:
         return fail(str(error), 2)
     except PolyvecError as error:

@@ -8,13 +8,15 @@ import numpy as np
 
 from polyvec.codecs.affine import AffineUint8
 from polyvec.codecs.float16 import BFloat16, Float16
+from polyvec.codecs.planes import BytePlanes
 from polyvec.codecs.raw import Raw
 from polyvec.codecs.symmetric import ScaledInt8, SymmetricInt8
 from polyvec.core.blocks import Block, Codec
 from polyvec.core.columns import Column, same_codes
 
 __all__ = [
-    "AffineUint8", "BFloat16", "Float16", "Raw", "ScaledInt8", "SymmetricInt8", "encoded_blocks", "shortcut", "transcode",
+    "AffineUint8", "BFloat16", "BytePlanes", "Float16", "Raw", "ScaledInt8", "SymmetricInt8", "encoded_blocks",
+    "shortcut", "transcode",
 ]  # fmt: skip
 
 

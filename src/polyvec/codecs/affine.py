@@ -45,7 +45,9 @@ class AffineUint8(Codec):
         with np.errstate(over="ignore"):
             scale = np.float32((high - low) / np.float32(255.0))
         if not np.isfinite(scale):
-            raise InputError(f"values from {low:g} to {high:g} span more than float32 can scale; choose raw or bfloat16")
+            raise InputError(
+                f"values from {low:g} to {high:g} span more than float32 can scale; choose raw or bfloat16"
+            )
         return cls(float(low), float(scale) if scale > 0 else 1.0)
 
     def encode(self, rows: Array) -> dict[str, Array]:
@@ -62,4 +64,6 @@ def refuse_non_finite(rows: Array, start: int = 0) -> None:
     if len(bad):
         row, *rest = map(int, bad[0])
         place = f"row {start + row}" + (f", column {rest[0]}" if rest else "")
-        raise InputError(f"{rows[tuple(bad[0])]} in {place} cannot be stored as int8; remove it, or choose float16 or raw")
+        raise InputError(
+            f"{rows[tuple(bad[0])]} in {place} cannot be stored as int8; remove it, or choose float16 or raw"
+        )

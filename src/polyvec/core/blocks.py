@@ -177,7 +177,7 @@ def cast(rows: Array, dtype: np.dtype[Any]) -> Array:
         info = np.iinfo(dtype)
         bad = (rows < info.min) | (rows > info.max) if rows.size else np.zeros(0, bool)
     elif rows.dtype.kind in whole:
-        bad = result.astype(np.float64) != rows
+        bad = _changed(rows, result.astype(np.float64))
     elif dtype.itemsize < rows.dtype.itemsize:
         bad = np.isinf(result) & np.isfinite(rows)
     else:
@@ -186,6 +186,15 @@ def cast(rows: Array, dtype: np.dtype[Any]) -> Array:
         where = tuple(map(int, np.argwhere(bad)[0]))
         raise InputError(f"{rows[where]} at {where} does not fit {dtype}; choose a wider target")
     return result
+
+
+def _changed(rows: Array, floats: Array) -> Array:
+    """Where whole numbers are not what they were. Compared as integers: float64 holds not every one of 64 bits."""
+    if rows.dtype.itemsize < 8:
+        return np.asarray(floats != rows)
+    top = float(2 ** (8 * rows.dtype.itemsize - (rows.dtype.kind == "i")))
+    inside = floats < top  # the largest of them round up to what no integer of this kind is
+    return np.asarray(~inside | (np.where(inside, floats, 0).astype(rows.dtype) != rows))
 
 
 def rows_per_block(dtype: np.dtype[Any], row_shape: tuple[int, ...], target: int = BLOCK_BYTES) -> int:

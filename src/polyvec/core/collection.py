@@ -117,6 +117,15 @@ class Collection:
         return self._derive({name: column}, name, self.vocab if same else None, self.records if same else None,
                             self.ids if same else None)  # fmt: skip
 
+    def without_derived(self) -> Collection:
+        """The same collection without columns that are computed from others; itself where there are none."""
+        kept = {name: column for name, column in self.columns.items() if not column.derived}
+        if len(kept) == len(self.columns) or not kept:
+            return self
+        if self.main in kept:
+            return self._derive(kept, self.main, self.vocab, self.records, self.ids)
+        return self._derive(kept, next(iter(kept)), None, None, None)
+
     def slice(self, start: int, stop: int) -> Collection:
         """Rows ``start`` to ``stop``; columns of another length are left out."""
         rows = range(start, stop)
@@ -144,6 +153,12 @@ class Collection:
                 ids: Ids | None) -> Collection:  # fmt: skip
         return Collection(columns, main=main, vocab=vocab, records=records, ids=ids, metadata=self.metadata,
                           format=self.format, path=self.path)  # fmt: skip
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The collection as an Arrow stream: polars, DuckDB, pandas and pyarrow take it as it is. Needs pyarrow."""
+        from polyvec.core.exchange import export_stream
+
+        return export_stream(self, requested_schema)
 
     def on_close(self, close: Callable[[], None]) -> None:
         """Also call ``close`` when the collection is closed."""
@@ -185,7 +200,9 @@ def as_ids(value: Any, rows: int) -> Ids | None:
 def concat(collections: Sequence[Collection]) -> Collection:
     """Collections of equal columns, one after the other. What only some of them hold is left out, with a note."""
     first = collections[0]
-    columns = {name: ConcatColumn(name, [c[name] for c in collections]) for name in first.columns}
+    # The parts that a derived column is made of belong to one file each; joined they would mean nothing.
+    names = [first.main] if first.vectors.derived else list(first.columns)
+    columns = {name: ConcatColumn(name, [c[name] for c in collections]) for name in names}
     notes = []
 
     def joined(what: str, join: Callable[[list[Any]], Any]) -> Any:

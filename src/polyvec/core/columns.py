@@ -6,14 +6,19 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
+from polyvec.core.blocks import Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32
+
+NEAR_BYTES = 16 << 10  # reading on over so few costs less than asking anew
+MAX_ROW_BYTES = 1 << 62  # NumPy shapes no array beyond, not even one of no rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,7 @@ class Column(ABC):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     encoding: str
+    derived: bool = False  # computed from the other columns; a copy of the file needs the others only
 
     @property
     def rows(self) -> int:
@@ -88,22 +94,26 @@ class Column(ABC):
             block.decode(out[at : at + block.rows])
         return out
 
+    def spread(self, count: int) -> Array:
+        """Up to ``count`` rows for a sample: evenly spread, or fewer places where each costs a long read."""
+        return np.unique(np.linspace(0, max(0, self.rows - 1), min(count, self.rows)).astype(np.int64))
+
     def take(self, indices: Array) -> Array:
         """Rows by index, in the order given; neighbours are read together."""
         indices = np.asarray(indices, np.int64)
         out = np.empty((len(indices), *self.row_shape), self.dtype)
         order = np.argsort(indices, kind="stable")
         wanted = indices[order]
-        breaks = np.flatnonzero(np.diff(wanted) > 1) + 1
-        for run in np.split(np.arange(len(wanted)), breaks):
-            if not len(run):
-                continue
-            first, last = int(wanted[run[0]]), int(wanted[run[-1]])
-            limit = rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES)
-            for at in range(first, last + 1, limit):
-                end = min(at + limit, last + 1)
-                inside = run[(wanted[run] >= at) & (wanted[run] < end)]
-                out[order[inside]] = self._read(at, end)[wanted[inside] - at]
+        near = max(1, NEAR_BYTES // max(1, self.dtype.itemsize * prod(self.row_shape)))
+        limit = rows_per_block(self.dtype, self.row_shape)
+        edges = [0, *(np.flatnonzero(np.diff(wanted) > near) + 1).tolist(), len(wanted)]
+        for low, high in pairwise(edges):
+            while low < high:
+                first = int(wanted[low])
+                end = low + int(np.searchsorted(wanted[low:high], first + limit))
+                rows = self._read(first, int(wanted[end - 1]) + 1)
+                out[order[low:end]] = rows[wanted[low:end] - first]
+                low = end
         return out
 
     def __getitem__(self, key: Any) -> Any:
@@ -139,8 +149,31 @@ class Column(ABC):
         array = self.to_numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """The rows as a DLPack tensor: ``torch.from_dlpack(column)``. See `polyvec.core.exchange.export_tensor`."""
+        from polyvec.core.exchange import export_tensor
+
+        return export_tensor(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from polyvec.core.exchange import CPU
+
+        return CPU
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype}, {self.encoding})"
+
+
+def refuse_width(row_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """`Corrupt` for rows too wide for any array: with no rows at all, no file size tells that they are."""
+    width = prod(size for size in row_shape if size) * dtype.itemsize
+    if width >= MAX_ROW_BYTES:
+        raise Corrupt(
+            "rows too wide to be any", field="shape", expected=f"less than {MAX_ROW_BYTES} bytes", found=width
+        )
 
 
 class FileColumn(Column):
@@ -159,6 +192,7 @@ class FileColumn(Column):
         rows = self._extents[-1].start + self._extents[-1].rows if self._extents else 0
         self.shape = (rows, *row_shape)
         self.dtype = dtype or (self._extents[0].codec.dtype if self._extents else np.dtype(np.float32))
+        refuse_width(row_shape, self.dtype)
 
     @property
     def codec(self) -> Codec | None:
@@ -225,12 +259,15 @@ class FileColumn(Column):
             self.source.read_into(extent.offset, out[at : at + extent.rows])
         return out
 
-    def view(self) -> Array | None:
-        """A read-only zero-copy view of the rows, where they lie raw, packed and in one piece; else None."""
+    def view(self, *, private: bool = False) -> Array | None:
+        """A read-only zero-copy view of the rows, where they lie raw, packed and in one piece; else None.
+
+        ``private`` as in `Source.view`.
+        """
         if len(self._extents) != 1 or self._extents[0].codec.name != "raw" or self._extents[0].stride:
             return None
         extent = self._extents[0]
-        return self.source.view(extent.offset, extent.size).view(extent.codec.dtype).reshape(self.shape)
+        return self.source.view(extent.offset, extent.size, private=private).view(extent.codec.dtype).reshape(self.shape)
 
 
 class _Scratch:
@@ -299,6 +336,13 @@ def _crc_error(source: Source, extent: Extent, found: int) -> FormatError:
     )  # fmt: skip
 
 
+def clusters(rows: int, count: int, starts: Sequence[int]) -> Array:
+    """Up to ``count`` rows in runs from each of ``starts`` on: a sample of rows that are costly to reach."""
+    each = max(1, count // max(1, len(starts)))
+    runs = [np.arange(start, min(start + each, rows)) for start in starts]
+    return np.unique(np.concatenate(runs)) if runs else np.empty(0, np.int64)
+
+
 def same_codes(one: Codec, other: Codec, row_shape: tuple[int, ...]) -> bool:
     """Whether two codecs store the same bytes for the same rows: equal, or plain casts of one width."""
     if one == other:
@@ -332,7 +376,7 @@ class ArrayColumn(Column):
             end = min(at + rows, stop)
             yield Block(at, {name: part[at:end] for name, part in self._parts.items()}, self._codec, end - at)
 
-    def view(self) -> Array | None:
+    def view(self, *, private: bool = False) -> Array | None:
         """A read-only view of the array."""
         if self._codec.name != "raw":
             return None
@@ -342,15 +386,20 @@ class ArrayColumn(Column):
 
 
 class ReaderColumn(Column):
-    """Rows that another library reads (HDF5, Arrow): ``read(start, stop)`` gives decoded rows."""
+    """Rows that another library reads (HDF5, Arrow): ``read(start, stop)`` gives decoded rows.
+
+    ``together`` rows lie in one piece there, and are read at once where blocks allow.
+    """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any],
-                 read: Callable[[int, int], Array], *, encoding: str = "raw") -> None:  # fmt: skip
+                 read: Callable[[int, int], Array], *, encoding: str = "raw", together: int = 1) -> None:  # fmt: skip
+        self.together = together
         self.name = name
         self.shape = shape
         self.dtype = dtype
         self.encoding = encoding
         self._reader = read
+        refuse_width(self.row_shape, dtype)
 
     @property
     def codec(self) -> Codec | None:
@@ -359,8 +408,17 @@ class ReaderColumn(Column):
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        rows = rows or rows_per_block(self.dtype, self.row_shape)
+        if rows is None:
+            rows = rows_per_block(self.dtype, self.row_shape)
+            rows = max(1, rows // self.together) * self.together
+        rows = min(rows, rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
         stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, rows):
             end = min(at + rows, stop)
             yield Block(at, {"codes": self._reader(at, end)}, Raw(self.dtype), end - at)
+
+    def spread(self, count: int) -> Array:
+        if self.together == 1:
+            return super().spread(count)
+        places = super().spread(8) // self.together * self.together
+        return clusters(self.rows, count, [int(place) for place in places])

@@ -122,6 +122,10 @@ class UnknownWord(PolyvecError, KeyError):
         return str(self.args[0]) if self.args else "unknown word"
 
 
+class DeviceError(PolyvecError, RuntimeError):
+    """A GPU that is not there, is full, or failed."""
+
+
 class Cancelled(PolyvecError):
     """Work was stopped on request; nothing was left behind."""
 

@@ -45,17 +45,17 @@ class Source:
                 )
             self._file = self.path.open("rb", buffering=0)
             self.size = os.fstat(self._file.fileno()).st_size
-            if not os.path.isfile(self.path):
+            if not self.path.is_file():
                 self._spool()
 
     def _spool(self) -> None:
         """A pipe or a device has no offsets: keep its bytes in an unnamed temporary file."""
         assert self._file is not None
-        spool = tempfile.TemporaryFile(buffering=0)
+        spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (lives as long as the source)
         while piece := self._file.read(1 << 20):
             spool.write(piece)
         self._file.close()
-        self._file = spool  # type: ignore[assignment]
+        self._file = spool
         self.size = os.fstat(spool.fileno()).st_size
 
     @classmethod
@@ -100,7 +100,7 @@ class Source:
 
     def read_into(self, offset: int, out: NDArray[Any]) -> None:
         """Fill a C-contiguous array from ``offset``; `Truncated` when the bytes are not there."""
-        view = memoryview(out.reshape(-1).view(np.uint8)) if out.size else memoryview(b"")
+        view = memoryview(out.reshape(-1).view(np.uint8).data) if out.size else memoryview(b"")
         size = len(view)
         if offset < 0 or offset + size > self.size:
             raise Truncated("the file ends inside its data", path=self.label, offset=offset,
@@ -116,8 +116,12 @@ class Source:
                 raise Truncated("the file became shorter while it was read", path=self.label, offset=offset + done)
             done += got
 
-    def view(self, offset: int, size: int) -> Bytes:
-        """A read-only zero-copy view of the bytes (mapped on first use)."""
+    def view(self, offset: int, size: int, *, private: bool = False) -> Bytes:
+        """A read-only zero-copy view of the bytes (mapped on first use).
+
+        With ``private`` the pages are copied when somebody writes to them all the same, past the flag of the
+        array: for takers that do not honour it. The file never changes.
+        """
         if offset < 0 or size < 0 or offset + size > self.size:
             raise Truncated("the file ends inside its data", path=self.label, offset=offset,
                             expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
@@ -125,6 +129,12 @@ class Source:
             return np.empty(0, np.uint8)
         if self._data is not None:
             array = np.frombuffer(self._data, np.uint8, size, offset)
+            array.flags.writeable = False
+            return array
+        if private:
+            flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
+            mapped = mmap.mmap(self._fileno(), 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            array = np.frombuffer(mapped, np.uint8, size, offset)
             array.flags.writeable = False
             return array
         with self._lock:

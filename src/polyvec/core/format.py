@@ -108,6 +108,10 @@ class Format(ABC):
         """The collection as this format can take it (two columns folded into one, say), and what was left out."""
         return collection, []
 
+    def holding(self, collection: Collection) -> Holds:
+        """What of this collection the format holds; for formats whose `holds` depends on what is in it."""
+        return self.holds
+
     def target(self, collection: Collection, options: WriteOptions) -> str:
         """The encoding that `write` will use for the main column, in words; for receipts and dry runs."""
         return options.encoding or "raw"

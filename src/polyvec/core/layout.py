@@ -74,10 +74,7 @@ class Record:
 
     def spans(self, at: int, values: Mapping[str, Any]) -> list[Span]:
         """The record as lines of a byte map."""
-        return [
-            Span(at + self._offsets[f], self._sizes[f], f"{self.name}.{f}", str(values[f]))
-            for f in self.fields
-        ]
+        return [Span(at + self._offsets[f], self._sizes[f], f"{self.name}.{f}", str(values[f])) for f in self.fields]
 
 
 def take(source: Readable, offset: int, size: int, field: str) -> bytes:

@@ -83,7 +83,7 @@ class ColumnRecords(Records):
         self.columns = dict(columns)
         lengths = {len(values) for values in self.columns.values()}
         if len(lengths) > 1:
-            raise ValueError(f"fields differ in length: {({k: len(v) for k, v in self.columns.items()})}")
+            raise ValueError(f"fields differ in length: { ({k: len(v) for k, v in self.columns.items()}) }")
         self._length = lengths.pop() if lengths else 0
 
     def __len__(self) -> int:
@@ -231,8 +231,8 @@ class LineRecords(Records):
                 continue
             record = parse_json(line, path=self.source.label, offset=at)
             if not isinstance(record, dict):
-                raise Corrupt("a record is not a JSON object", path=self.source.label, offset=at, field=f"line {row + 1}",
-                              expected="{…}", found=type(record).__name__)  # fmt: skip
+                raise Corrupt("a record is not a JSON object", path=self.source.label, offset=at,
+                              field=f"line {row + 1}", expected="{…}", found=type(record).__name__)  # fmt: skip
             yield record
             row += 1
             if row >= stop:

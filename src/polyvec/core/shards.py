@@ -53,7 +53,7 @@ def parse_shard_name(name: str) -> ShardName | None:
 
 def is_pattern(text: str) -> bool:
     """Whether a path is a glob rather than a file that exists."""
-    return any(c in text for c in "*?[") and not os.path.exists(text)
+    return any(c in text for c in "*?[") and not Path(text).exists()
 
 
 def expand(inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -66,7 +66,8 @@ def expand(inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) ->
         if not is_pattern(text):
             paths.append(Path(text))
             continue
-        found = [Path(p) for p in glob.glob(text, recursive=True) if os.path.isfile(p)]
+        # Not Path.glob: that takes no absolute pattern.
+        found = [path for path in map(Path, glob.glob(text, recursive=True)) if path.is_file()]  # noqa: PTH207
         if not found:
             raise InputError(f"{text}: no file matches this pattern")
         paths.extend(sorted(found, key=_order))
@@ -75,7 +76,9 @@ def expand(inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) ->
 
 def _order(path: Path) -> tuple[str, str, int, str]:
     name = parse_shard_name(path.name)
-    return (str(path.parent), name.stem, name.number, path.name) if name else (str(path.parent), path.name, -1, path.name)
+    return (
+        (str(path.parent), name.stem, name.number, path.name) if name else (str(path.parent), path.name, -1, path.name)
+    )
 
 
 def arrange(paths: Sequence[Path]) -> ShardSet:

@@ -48,7 +48,7 @@ def write_sidecars(collection: Collection, sink: Sink, what: Iterable[str]) -> l
     """Write sidecars beside the sink's target, committed with it; returns their names. Stale ones go at commit."""
     name = sink.path.name
     if not sink.stdout:
-        sink.stale.extend(sink.path.with_name(name + ending) for ending in ENDINGS)
+        sink.discard(name + ending for ending in ENDINGS)
     written = []
     for kind in what:
         if kind == "words":
@@ -154,7 +154,8 @@ def _read_ids(source: Source, rows: int) -> Column | Strings:
     head = source.read_at(0, max(0, min(data_offset, 4096)))
     if not head.startswith(b"\x93NUMPY") or b"'<i8'" not in head or f"({rows},)".encode() not in head:
         raise FormatError("the ids do not match the rows", path=source.label, field="ids",
-                          expected=f"a one-dimensional int64 npy of {rows} rows", remedy="remove the ids file")  # fmt: skip
+                          expected=f"a one-dimensional int64 npy of {rows} rows",
+                          remedy="remove the ids file")  # fmt: skip
     extent = Extent(0, rows, data_offset, rows * 8, Raw(np.dtype("<i8")))
     return FileColumn("ids", source, [extent] if rows else [], row_shape=(), encoding="raw", dtype=np.dtype("<i8"))
 

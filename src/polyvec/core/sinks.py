@@ -63,7 +63,7 @@ class Sink:
         if self.stdout:
             self.path = Path("<stdout>")
             self._temp: Path | None = None
-            self._spool = tempfile.TemporaryFile(buffering=0)
+            self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (lives as long as the sink)
             self.fd = self._spool.fileno()
         else:
             # A symlink stays a symlink: what it points at is replaced.
@@ -78,7 +78,7 @@ class Sink:
             sweep(self.path)
             self._temp, self.fd = _create_temp(self.path)
             with contextlib.suppress(OSError):
-                os.fchmod(self.fd, stat.S_IMODE(os.stat(self.path).st_mode))
+                os.fchmod(self.fd, stat.S_IMODE(self.path.stat().st_mode))
         if sha256:
             self._hasher = _Follower(self.fd)
 
@@ -123,25 +123,30 @@ class Sink:
         self.size = os.fstat(self.fd).st_size
         self._advance()
 
-    def copy_from(self, source: Source, offset: int, size: int) -> None:
-        """Append a range of a source, inside the kernel where the system can."""
+    def copy_from(self, source: Source, offset: int, size: int, *, at: int | None = None) -> None:
+        """Append a range of a source, or put it at ``at`` where that was reserved; inside the kernel where it can."""
+        start = self.size if at is None else at
+        if at is not None and at + size > self.size:
+            raise ValueError(f"copy_from(at={at}, {size} bytes) is outside what was written ({self.size})")
+        if at is not None and self._hasher is not None:
+            self._hasher.rewritten(at)
         done = 0
         if source.fd is not None:
-            done = self._copy_in_kernel(source.fd, offset, size)
+            done = self._copy_in_kernel(source.fd, offset, size, start)
             source.bytes_read += done
         while done < size:
             piece = source.read_at(offset + done, min(4 << 20, size - done))
             if not piece:
                 raise Truncated("the file became shorter while it was read", path=source.label, offset=offset + done)
-            self.write(piece)
+            self._pwrite(start + done, piece)
             done += len(piece)
 
-    def _copy_in_kernel(self, fd: int, offset: int, size: int) -> int:
+    def _copy_in_kernel(self, fd: int, offset: int, size: int, start: int) -> int:
         done = 0
         while done < size:
             try:
                 step = min(COPY_STEP, size - done)
-                got = os.copy_file_range(fd, self.fd, step, offset + done, self.size)
+                got = os.copy_file_range(fd, self.fd, step, offset + done, start + done)
             except (AttributeError, OSError) as error:
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
                     raise
@@ -149,7 +154,7 @@ class Sink:
             if got == 0:
                 return done
             done += got
-            self.size += got
+            self.size = max(self.size, start + done)
             self._advance()
         return done
 
@@ -175,6 +180,13 @@ class Sink:
         self.siblings.append(sink)
         return sink
 
+    def discard(self, names: Iterable[str]) -> None:
+        """Siblings of an earlier target, which must not outlive it: removed at commit unless written anew."""
+        for name in names:
+            path = self.path.with_name(name)
+            refuse_inputs(path, self._inputs)
+            self.stale.append(path)
+
     # -- the end
 
     def commit(self) -> None:
@@ -194,7 +206,7 @@ class Sink:
                 assert self._temp is not None
                 if self.durable:
                     os.fsync(self.fd)
-                os.replace(self._temp, self.path)
+                self._temp.replace(self.path)
                 self._temp = None
                 if self.durable:
                     sync_folder(self.path.parent)
@@ -316,7 +328,7 @@ def _bytes_of(data: Payload) -> memoryview:
     if isinstance(data, np.ndarray):
         if data.size == 0:
             return memoryview(b"")
-        return memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
+        return memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
     return memoryview(data).cast("B")
 
 
@@ -324,8 +336,10 @@ def refuse_inputs(target: str | os.PathLike[str], inputs: Iterable[str | os.Path
     """`InputError` when the target is one of the inputs, under any name."""
     for path in inputs:
         with contextlib.suppress(OSError):
-            if os.path.samefile(path, target):
-                raise InputError(f"{os.fspath(target)}: the output is also an input; choose another name for the output")
+            if Path(path).samefile(target):
+                raise InputError(
+                    f"{os.fspath(target)}: the output is also an input; choose another name for the output"
+                )
 
 
 def sweep(target: Path) -> list[Path]:

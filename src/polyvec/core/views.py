@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from polyvec.core.blocks import Array, Block, Codec, Raw, rows_per_block
+from polyvec.core.blocks import Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.columns import Column, FileColumn, Segment
 
 
@@ -39,6 +40,15 @@ class ConcatColumn(Column):
                 for block in column.blocks(rows, start=low, stop=high, reuse=reuse):
                     yield Block(first + block.start, block.parts, block.codec, block.rows)
 
+    def extents(self, start: int = 0, stop: int | None = None) -> Iterator[Extent]:
+        """The extents of all the columns, counted in this one; their offsets belong to several files."""
+        stop = self.rows if stop is None else min(stop, self.rows)
+        for first, column in zip(self._starts, self._columns):
+            low, high = max(0, start - first), min(column.rows, stop - first)
+            if low < high:
+                for extent in column.extents(low, high):
+                    yield replace(extent, start=first + extent.start)
+
     def segments(self, codec: Codec) -> list[Segment] | None:
         found = [column.segments(codec) for column in self._columns]
         return None if any(s is None for s in found) else [s for many in found if many is not None for s in many]
@@ -64,10 +74,16 @@ class RangeColumn(Column):
         for block in self._column.blocks(rows, start=self._start + start, stop=self._start + stop, reuse=reuse):
             yield Block(block.start - self._start, block.parts, block.codec, block.rows)
 
+    def extents(self, start: int = 0, stop: int | None = None) -> Iterator[Extent]:
+        stop = self.rows if stop is None else min(stop, self.rows)
+        for extent in self._column.extents(self._start + start, self._start + stop):
+            yield replace(extent, start=extent.start - self._start)
+
     def segments(self, codec: Codec) -> list[Segment] | None:
         if not isinstance(self._column, FileColumn):
             return None
-        part = FileColumn(self.name, self._column.source, tuple(self._column.extents(self._start, self._start + self.rows)),
+        extents = tuple(self._column.extents(self._start, self._start + self.rows))
+        part = FileColumn(self.name, self._column.source, extents,
                           row_shape=self.row_shape, encoding=self.encoding, dtype=self.dtype)  # fmt: skip
         return part.segments(codec)
 

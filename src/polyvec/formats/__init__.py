@@ -96,9 +96,10 @@ def detect(source: Source, format: str | None = None) -> Detection:
         level = [pair for pair in found if pair[1].confidence == confidence]
         if len(level) > 1 and confidence in (Confidence.FITS, Confidence.NAMED):
             names = ", ".join(m.variant or f.name for f, m in level)
+            example = level[0][1].variant or level[0][0].name
             raise AmbiguousFormat(
                 f"the file fits several formats: {names}", path=source.label, found=f"{source.size} bytes",
-                remedy=f"say which with --format (format=), for example --format {level[0][1].variant or level[0][0].name}",
+                remedy=f"say which with --format (format=), for example --format {example}",
             )  # fmt: skip
         if level:
             others = tuple(pair for pair in found if pair is not level[0])
@@ -111,14 +112,26 @@ def detect(source: Source, format: str | None = None) -> Detection:
     )  # fmt: skip
 
 
+_KINDS = {
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"PK\x03\x04": "a zip archive",
+    b"\x1f\x8b": "a gzip file",
+    b"%PDF": "a PDF",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
+    b"\x80\x04": "a Python pickle",
+    b"\x80\x02": "a Python pickle",
+}
+
+
+def _foreign(head: bytes) -> str | None:
+    """What a file is that holds no embeddings, where its first bytes tell."""
+    return next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), None)
+
+
 def _shown(head: bytes) -> str:
-    kinds = {b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"PK\x03\x04": "a zip archive",
-             b"\x1f\x8b": "a gzip file", b"%PDF": "a PDF", b"\x28\xb5\x2f\xfd": "a zstd file",
-             b"\x80\x04": "a Python pickle", b"\x80\x02": "a Python pickle"}  # fmt: skip
-    for magic, kind in kinds.items():
-        if head.startswith(magic):
-            return f"{head.hex(' ')}: {kind}"
-    return head.hex(" ")
+    kind = _foreign(head)
+    return f"{head.hex(' ')}: {kind}" if kind else head.hex(" ")
 
 
 def open(
@@ -145,7 +158,7 @@ def open(
             if sidecars and source.path is not None:
                 attach_sidecars(collection, source)
         except FormatError as error:
-            raise _hinted(error.located(source.label), detection) from None
+            raise hinted(error.located(source.label), detection, source) from None
     except BaseException:
         source.close()
         raise
@@ -156,13 +169,18 @@ def open(
     return collection
 
 
-def _hinted(error: FormatError, detection: Detection) -> FormatError:
+def hinted(error: FormatError, detection: Detection, source: Source) -> FormatError:
     """An error of a format chosen by name also tells what the bytes look like."""
     if detection.match.confidence < Confidence.MAGIC:
+        hint = None
         better = [(f, m) for f, m in detection.others if m.confidence >= Confidence.FITS]
+        foreign = _foreign(source.read_at(0, 8))
         if better:
-            format, match = better[0]
-            hint = f"the bytes look like {match.variant or format.name} ({match.reason}): try --format {match.variant or format.name}"
+            name = better[0][1].variant or better[0][0].name
+            hint = f"the bytes look like {name} ({better[0][1].reason}): try --format {name}"
+        elif foreign:
+            hint = f"the bytes look like {foreign}"
+        if hint:
             error.remedy = f"{error.remedy}; {hint}" if error.remedy else hint
     return error
 
@@ -191,12 +209,15 @@ def open_many(paths: list[str], **options: Any) -> Collection:
 def check_alike(first: Collection, other: Collection) -> None:
     """`InputError`, naming both, unless two collections have the same columns, dimensions and dtypes."""
     if set(first.columns) != set(other.columns):
-        raise InputError(f"{other.path}: columns {sorted(other.columns)} differ from {sorted(first.columns)} of {first.path}")
+        raise InputError(
+            f"{other.path}: columns {sorted(other.columns)} differ from {sorted(first.columns)} of {first.path}"
+        )
     for name, column in first.columns.items():
         found = other[name]
         if found.row_shape != column.row_shape or found.dtype != column.dtype:
             raise InputError(
-                f"{other.path}: expected {_kind(column)} as in {first.path}, found {_kind(found)}; merge files of one kind"
+                f"{other.path}: expected {_kind(column)} as in {first.path}, found {_kind(found)}; "
+                "merge files of one kind"
             )
 
 

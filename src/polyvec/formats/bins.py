@@ -89,7 +89,9 @@ class Bins(Format):
             notes.append(f"the file is cut short: {whole} of {n} rows exist and are read")
             n = whole
         elif there > expected:
-            notes.append(f"{there - expected} extra bytes after the last row, from byte {header.size + expected} on, are ignored")
+            notes.append(
+                f"{there - expected} extra bytes after the last row, from byte {header.size + expected} on, are ignored"
+            )
         extent = Extent(0, n, header.size, n * d * dtype.itemsize, Raw(dtype))
         column = FileColumn("ids" if kind == "ibin" else "vectors", source, [extent], row_shape=(d,), encoding="raw")
         return Collection({column.name: column}, notes=notes)
@@ -162,6 +164,8 @@ def _fit(head: bytes, size: int, dtype: np.dtype[Any]) -> tuple[Record, int, int
         if len(head) >= header.size:
             half = header.size // 2
             n, d = int.from_bytes(head[:half], "little"), int.from_bytes(head[half : header.size], "little")
+            if header is WIDE_HEADER and (not d or (not n and d > MAX_U32)):
+                continue  # sixteen bytes of anything would fit: 0 x d and n x 0 promise no data
             if header.size + n * d * dtype.itemsize == size:
                 return header, n, d
     return None

@@ -66,7 +66,9 @@ class Npy(Format):
             shape = (there // (prod(shape[1:]) * header.dtype.itemsize), *shape[1:])
             notes.append(f"the file is cut short: {shape[0]} of {header.shape[0]} rows exist and are read")
         elif there > expected:
-            notes.append(f"{there - expected} extra bytes after the last row, from byte {header.data + expected} on, are ignored")
+            notes.append(
+                f"{there - expected} extra bytes after the last row, from byte {header.data + expected} on, are ignored"
+            )
         if header.dtype.byteorder == ">":
             notes.append(f"big-endian {header.dtype.name} is converted to little-endian as it is read")
         column: Column
@@ -91,7 +93,9 @@ class Npy(Format):
         elif options.encoding == "bfloat16":
             codec = BFloat16()
         elif options.encoding not in (None, "raw"):
-            raise InputError(f"npy files hold no {options.encoding} encoding; there are {', '.join(self.holds.encodings)}")
+            raise InputError(
+                f"npy files hold no {options.encoding} encoding; there are {', '.join(self.holds.encodings)}"
+            )
         stored = codec.parts(column.row_shape)["codes"][0]
         sink.write(_header_bytes(stored, column.shape))
         write_rows(sink, column, codec, options)
@@ -153,7 +157,8 @@ def _dtype(descr: Any, offset: int) -> np.dtype[Any]:
         raise Unsupported("the array holds Python objects, which are pickles and are never read", offset=offset,
                           field="descr", found=descr, remedy="save it again with a numeric dtype")  # fmt: skip
     if descr in ("bfloat16", "<V2", "|V2"):
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     try:
         dtype = np.dtype(descr) if isinstance(descr, str) and len(descr) < 16 else None
     except (TypeError, ValueError, SyntaxError, OverflowError):

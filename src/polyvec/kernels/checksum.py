@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,3 +29,39 @@ def crc32(data: Any, value: int = 0) -> int:
             return value
         data = data.reshape(-1).view("u1")  # dtypes such as bfloat16 export no buffer of their own
     return _crc32(data, value)
+
+
+def crc32_combine(first: int, second: int, length: int) -> int:
+    """The CRC-32 of two pieces in sequence from the CRC of each and the ``length`` of the second in bytes.
+
+    A CRC is a remainder of polynomials over GF(2): appending n bytes multiplies the first by x^(8n).
+
+    >>> crc32_combine(crc32(b"poly"), crc32(b"vec"), 3) == crc32(b"polyvec")
+    True
+    """
+    return _multiply(_power(length), first) ^ second
+
+
+_POLYNOMIAL = 0xEDB88320  # bit 31 is x^0, as in every table of this CRC
+
+
+def _multiply(one: int, other: int) -> int:
+    product = 0
+    while one:
+        if one & 0x80000000:
+            product ^= other
+        one = (one << 1) & 0xFFFFFFFF
+        other = (other >> 1) ^ (_POLYNOMIAL if other & 1 else 0)
+    return product
+
+
+@lru_cache(maxsize=256)
+def _power(length: int) -> int:
+    """x^(8 * length) modulo the polynomial."""
+    result, square, exponent = 0x80000000, 0x40000000, 8 * length
+    while exponent:
+        if exponent & 1:
+            result = _multiply(square, result)
+        square = _multiply(square, square)
+        exponent >>= 1
+    return result

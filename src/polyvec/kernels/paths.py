@@ -7,6 +7,7 @@ Tests switch within a process with `use_path`. `POLYVEC_THREADS` is read at ever
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -86,8 +87,25 @@ def _select(name: str) -> bool:
     return True
 
 
+_limits = threading.local()
+
+
+@contextmanager
+def limit_threads(count: int) -> Iterator[None]:
+    """Kernels called by this thread use at most ``count`` threads: for callers that split the work themselves."""
+    before = getattr(_limits, "count", None)
+    _limits.count = count
+    try:
+        yield
+    finally:
+        _limits.count = before
+
+
 def default_threads() -> int:
     """Threads a kernel uses when not told: POLYVEC_THREADS, else the cores this process may run on."""
+    limit = getattr(_limits, "count", None)
+    if limit is not None:
+        return int(limit)
     asked = os.environ.get("POLYVEC_THREADS", "")
     if asked:
         if not asked.isascii() or not asked.isdigit() or int(asked) < 1:

@@ -1,0 +1,1 @@
+"""Models: weights, tokenizers, engines, and the vectors they give."""

@@ -1,0 +1,1 @@
+"""Nearest neighbours: exact search, ground truth, recall, and what an encoding costs."""

@@ -12,8 +12,11 @@ WHOLE_BYTES = 2048  # files up to this size are tried at every byte and bit
 HEAD_BYTES = 512  # of larger files, the part tried at every byte: headers lie there
 SAMPLED = 1500  # further places tried in larger files
 
-COUNTS_32 = (0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1)
-COUNTS_64 = (2**32, 2**40, 2**61, 2**63 - 1, 2**63, 2**64 - 1)
+COUNTS = (
+    ("<I", (0, 2**31 - 1, 2**32 - 1)),
+    ("<Q", (2**40, 2**61, 2**63 - 1, 2**64 - 1)),
+    (">Q", (2**40,)),
+)
 NUMERALS = (b"0", b"-1", b"4294967295", b"4611686018427387904", b"99999999999999999999", b"1e308")
 
 Hostile = tuple[str, bytes]
@@ -29,11 +32,11 @@ def bit_flips(data: bytes) -> Iterator[tuple[str, bytes, int]]:
     """The file with each bit flipped in turn (sampled in a large one), and the byte that it is in."""
     size = len(data)
     if size <= WHOLE_BYTES:
-        bits = ((byte, bit) for byte in range(size) for bit in range(8))
+        bits = [(byte, bit) for byte in range(size) for bit in range(8)]
     else:
         head = [(byte, bit) for byte in range(HEAD_BYTES) for bit in range(8)]
         rest = np.random.default_rng(size).integers(HEAD_BYTES * 8, size * 8, SAMPLED)
-        bits = iter(head + [(int(place) // 8, int(place) % 8) for place in rest])
+        bits = head + [(int(place) // 8, int(place) % 8) for place in rest]
     for byte, bit in bits:
         flipped = bytearray(data)
         flipped[byte] ^= 1 << bit
@@ -42,17 +45,15 @@ def bit_flips(data: bytes) -> Iterator[tuple[str, bytes, int]]:
 
 def hostile_counts(data: bytes) -> Iterator[Hostile]:
     """The file with every number its head may hold replaced: binary counts at each offset, numerals in text."""
-    for offset in range(min(len(data), HEAD_BYTES)):
-        for counts, code in ((COUNTS_32, "I"), (COUNTS_64, "Q")):
+    dense = min(len(data), HEAD_BYTES // 4)
+    for offset in (*range(dense), *range(dense, min(len(data), HEAD_BYTES), 4)):
+        for code, counts in COUNTS:
             width = struct.calcsize(code)
             if offset + width > len(data):
                 continue
             for count in counts:
-                for order in "<>":
-                    if order == ">" and count in (0, 2 ** (8 * width) - 1):
-                        continue  # the same bytes either way
-                    value = struct.pack(order + code, count)
-                    yield f"{value.hex()} at byte {offset}", data[:offset] + value + data[offset + width :]
+                value = struct.pack(code, count)
+                yield f"{value.hex()} at byte {offset}", data[:offset] + value + data[offset + width :]
     yield from _numerals(data)
 
 

@@ -128,7 +128,9 @@ class FormatSuite:
             return examine(self.format, self._source(sample, data, beside), variant=variant, lenient=lenient)
         except (Exception, TooSlow) as error:
             kind = type(error).__name__
-            raise AssertionError(f"{what}: expected a FormatError or a consistent result, got {kind}: {error}") from error
+            raise AssertionError(
+                f"{what}: expected a FormatError or a consistent result, got {kind}: {error}"
+            ) from error
 
     # -- what is written is what is read
 
@@ -186,7 +188,8 @@ class FormatSuite:
         whole = self._export(sample, tmp_path / "whole")
         for rows in (1, 3):
             dripping = atomicity.with_columns(
-                sample.collection, lambda column, rows=rows: atomicity.DrippingColumn(column, rows)  # type: ignore[misc]
+                sample.collection,
+                lambda column, rows=rows: atomicity.DrippingColumn(column, rows),  # type: ignore[misc]
             )
             assert self._export(sample, tmp_path / f"by{rows}", dripping) == whole
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def resolve_target(path: str | os.PathLike[str], collection: Collection, format:
     if format is not None:
         found, variant = formats.find_format(format)
     else:
-        suffix = os.path.splitext(os.fspath(path))[1].lower()
+        suffix = Path(path).suffix.lower()
         able = [f for f in formats.all_formats() if suffix in f.suffixes]
         if not able:
             raise InputError(
@@ -141,7 +142,11 @@ def resolve_target(path: str | os.PathLike[str], collection: Collection, format:
 
 
 def write_collection(
-    path: str | os.PathLike[str], collection: Collection, writing: Writing, *, inputs: Iterable[str | os.PathLike[str]] = ()
+    path: str | os.PathLike[str],
+    collection: Collection,
+    writing: Writing,
+    *,
+    inputs: Iterable[str | os.PathLike[str]] = (),
 ) -> Receipt:
     """The one road to a file: fit the collection to the format, write it with its sidecars, measure the loss."""
     started = time.perf_counter()
@@ -155,7 +160,7 @@ def write_collection(
         collection, folded = format.prepare(collection, writing.own)
     collection, dropped = fit_columns(collection, format, writing.column)
     dropped = folded + dropped
-    beside = lacking(collection, format.holds)
+    beside = lacking(collection, format.holding(collection))
     if not writing.sidecar or os.fspath(path) == "-":
         dropped += beside
         beside = []
@@ -164,7 +169,7 @@ def write_collection(
     notes = tuple(collection.notes)
     if writing.dry_run:
         refuse_inputs(path, inputs)
-        sidecars = tuple(f"{os.path.basename(path)} + {what}" for what in beside)
+        sidecars = tuple(f"{Path(path).name} + {what}" for what in beside)
         return Receipt(os.fspath(path), format.name, collection.rows, collection.dim, 0, 0.0, path_of, None, sidecars,
                        tuple(dropped), notes, dry_run=True)  # fmt: skip
     sink = Sink(path, inputs=inputs, overwrite=writing.overwrite, durable=writing.durable, sha256=writing.sha256)
@@ -188,8 +193,13 @@ def fit_columns(collection: Collection, format: Format, column: str | None) -> t
             return collection.select(column), dropped
         except KeyError as error:
             raise InputError(str(error.args[0])) from None
-    if format.holds.many_columns or len(collection.columns) == 1:
+    if len(collection.columns) == 1:
         return collection, []
+    if format.holds.many_columns:
+        kept = collection if format.name == collection.format else collection.without_derived()
+        return kept, [
+            what for what in ("vocab", "records", "ids") if getattr(kept, what) is not getattr(collection, what)
+        ]
     names = ", ".join(f"{n} ({'x'.join(map(str, c.shape))})" for n, c in collection.columns.items())
     raise LossyConversion(
         f"{format.name} holds one column and the source has {len(collection.columns)}: {names}; "
@@ -210,14 +220,16 @@ def measure(original: Column, path: Any, format: Format, variant: str) -> Loss |
     """Compare up to 1024 rows, spread evenly, of the source with what the new file gives back."""
     if not original.rows or original.dtype.kind not in "fiubV":
         return Loss(0, True, 0.0, 0.0, 1.0)
-    rows = np.unique(np.linspace(0, original.rows - 1, min(SAMPLE_ROWS, original.rows)).astype(np.int64))
-    if len(rows) > 1 and original.nbytes / original.rows * len(rows) > 32 << 20:
-        rows = rows[:: max(1, len(rows) // 16)]
     from polyvec.core.files import Source
 
     with Source(path) as source, format.open(source, variant=variant) as written:
-        if written.vectors.rows != original.rows:
+        if written.vectors.rows != original.rows or written.vectors.row_shape != original.row_shape:
             return None
+        # Of both columns' samples the one in fewer places: it costs the fewest reads.
+        choices = [column.spread(SAMPLE_ROWS) for column in (original, written.vectors)]
+        rows = min(choices, key=lambda chosen: np.count_nonzero(np.diff(chosen) > 1))
+        if len(rows) > 1 and original.nbytes / original.rows * len(rows) > 32 << 20:
+            rows = rows[:: max(1, len(rows) // 16)]
         before, after = original.take(rows), written.vectors.take(rows)
     return compare(before, after)
 

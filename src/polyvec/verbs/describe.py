@@ -101,7 +101,7 @@ def describe_column(column: Column, *, sample: bool = True) -> ColumnDescription
     if not sample or not column.rows or not column.nbytes:
         return plain
     count = max(1, min(SAMPLE_ROWS, column.rows, SAMPLE_BYTES // max(1, column.nbytes // column.rows)))
-    rows = np.unique(np.linspace(0, column.rows - 1, count).astype(np.int64))
+    rows = column.spread(count)
     values = column.take(rows).reshape(len(rows), -1).astype(np.float64)
     finite = np.isfinite(values)
     whole = values[finite.all(axis=1)]
@@ -118,10 +118,14 @@ def _remarks(collection: Collection, columns: tuple[ColumnDescription, ...]) -> 
     remarks = []
     for column in columns:
         if column.not_finite:
-            remarks.append(f"{column.not_finite} of {column.sampled} sampled rows of {column.name!r} hold NaN or infinity")
+            remarks.append(
+                f"{column.not_finite} of {column.sampled} sampled rows of {column.name!r} hold NaN or infinity"
+            )
         if column.zero_rows:
             remarks.append(f"{column.zero_rows} of {column.sampled} sampled rows of {column.name!r} are all zero")
         tiny = column.dtype == "float32" and column.maximum is not None and 0 < column.maximum < 1e-35
         if tiny and collection.format == "bins":
-            remarks.append("the values are tiny floats: these may be integers (ids) under a float suffix; try --format ibin")
+            remarks.append(
+                "the values are tiny floats: these may be integers (ids) under a float suffix; try --format ibin"
+            )
     return remarks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def split(
             if parts > max(1, total):
                 raise InputError(f"{total} rows cannot be split into {parts} parts")
             edges = [round(total * i / parts) for i in range(parts + 1)]
-        pieces = list(zip(edges, edges[1:]))
+        pieces = list(pairwise(edges))
         receipts = []
         for number, (start, stop) in enumerate(pieces):
             name = shard_path(target, number, len(pieces))
@@ -58,10 +59,12 @@ def choose_rows(
     total: int, *, head: int | None = None, range: tuple[int, int] | None = None, random: int | None = None,
     stride: int | None = None, seed: int = 0, limit: int | None = None,
 ) -> Any:  # fmt: skip
-    """Rows of a sample, as a range or a sorted array: the first ``head``, a ``range``, ``random`` ones, every ``stride``-th."""
+    """Rows of a sample, as a range or a sorted array: the first, a range, random ones, every ``stride``-th."""
     given = [n for n, v in (("head", head), ("range", range), ("random", random), ("stride", stride)) if v is not None]
     if len(given) != 1:
-        raise InputError("choose one of head, range, random or stride" + (f", not {' and '.join(given)}" if given else ""))
+        raise InputError(
+            "choose one of head, range, random or stride" + (f", not {' and '.join(given)}" if given else "")
+        )
     if head is not None:
         _at_least("head", head, 0)
         return _range(0, min(head, total))
@@ -77,8 +80,9 @@ def choose_rows(
         return _random_rows(total, random, seed)
     assert stride is not None
     _at_least("stride", stride, 1)
+    _at_least("limit", limit or 0, 0)
     rows = _range(0, total, stride)
-    return rows if limit is None else rows[: max(0, limit)]
+    return rows if limit is None else rows[:limit]
 
 
 _range = range  # `range` is also a parameter above
@@ -108,7 +112,9 @@ def sample(
     ``stride``-th (at most ``limit``). Takes the options of `convert`.
     """
     with formats.open(source, format=source_format, lenient=lenient) as collection:
-        rows = choose_rows(collection.rows, head=head, range=range, random=random, stride=stride, seed=seed, limit=limit)
+        rows = choose_rows(
+            collection.rows, head=head, range=range, random=random, stride=stride, seed=seed, limit=limit
+        )
         contiguous = isinstance(rows, _range) and rows.step == 1
         part = collection.slice(rows.start, rows.stop) if contiguous else collection.take(rows)
         return write_collection(target, part, gather(options), inputs=[source])

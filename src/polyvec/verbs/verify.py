@@ -53,7 +53,7 @@ def verify(path: str | os.PathLike[str] | Source, *, format: str | None = None, 
                     warnings.simplefilter("ignore", FormatWarning)
                     findings.extend(_check(source, detection))
             except FormatError as error:
-                raise formats._hinted(error.located(source.label), detection) from None
+                raise formats.hinted(error.located(source.label), detection, source) from None
         except FormatError as error:
             findings.append(Finding.of(error.located(source.label)))
         digest = _digest(source) if sha256 else None

@@ -1,0 +1,241 @@
+// The int8 shadow of float rows: codes, scale and the measured length of what the codes leave out.
+//
+// Row by row, with y = fl32(x - center): scale = max|y| / 127, code = round(y / scale), and in float64 sums of
+// 16 lanes |x|^2, |y|^2, center . y. polyvec.neighbors.reference does the same in NumPy, bit for bit.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "dispatch.hpp"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors pass only between functions inlined into one another
+#endif
+
+namespace nb = nanobind;
+
+namespace polyvec {
+namespace {
+
+constexpr float TINY = 1e-30f;  // below it a scale would lose its precision: such rows keep no codes
+
+typedef float F16 __attribute__((vector_size(64), aligned(4)));
+typedef double D8 __attribute__((vector_size(64), aligned(8)));
+typedef float F8 __attribute__((vector_size(32), aligned(4)));
+typedef int32_t I16 __attribute__((vector_size(64), aligned(4)));
+typedef int8_t B16 __attribute__((vector_size(16), aligned(1)));
+
+struct Row {
+    float scale, residue;       // residue: sum of (y / scale - code)^2, in float32 lanes
+    int32_t squares;            // sum of code^2
+    double norm2, centred2, along;
+    float peak;                 // max |y|; infinity where a value is not finite
+};
+
+template <class T> inline __attribute__((always_inline)) void load16(const T *p, D8 &low, D8 &high);
+template <> inline __attribute__((always_inline)) void load16<float>(const float *p, D8 &low, D8 &high) {
+    low = __builtin_convertvector(*reinterpret_cast<const F8 *>(p), D8);
+    high = __builtin_convertvector(*reinterpret_cast<const F8 *>(p + 8), D8);
+}
+template <> inline __attribute__((always_inline)) void load16<double>(const double *p, D8 &low, D8 &high) {
+    low = *reinterpret_cast<const D8 *>(p);
+    high = *reinterpret_cast<const D8 *>(p + 8);
+}
+
+inline __attribute__((always_inline)) double fold(const D8 &a, const D8 &b) {
+    D8 half = a + b;
+    const double q0 = half[0] + half[4], q1 = half[1] + half[5], q2 = half[2] + half[6], q3 = half[3] + half[7];
+    return (q0 + q2) + (q1 + q3);
+}
+
+// `y` is room for the centred row, a multiple of 16 long, zero beyond dim; `codes` has dim entries.
+template <class T, bool centred>
+inline __attribute__((always_inline)) Row measure(const T *x, const float *center, size_t dim, float *y, int8_t *codes) {
+    const size_t whole = dim / 16 * 16;
+    D8 n0 = {}, n1 = {}, c0 = {}, c1 = {}, a0 = {}, a1 = {};
+    F16 peak = {};
+    const auto sixteen = [&](const T *from, const float *mid, float *to) __attribute__((always_inline)) {
+        D8 x0, x1;
+        load16<T>(from, x0, x1);
+        n0 += x0 * x0;
+        n1 += x1 * x1;
+        F8 y0, y1;
+        if (centred) {
+            const D8 m0 = __builtin_convertvector(*reinterpret_cast<const F8 *>(mid), D8);
+            const D8 m1 = __builtin_convertvector(*reinterpret_cast<const F8 *>(mid + 8), D8);
+            y0 = __builtin_convertvector(x0 - m0, F8);
+            y1 = __builtin_convertvector(x1 - m1, F8);
+            const D8 z0 = __builtin_convertvector(y0, D8), z1 = __builtin_convertvector(y1, D8);
+            c0 += z0 * z0;
+            c1 += z1 * z1;
+            a0 += m0 * z0;
+            a1 += m1 * z1;
+        } else {
+            y0 = __builtin_convertvector(x0, F8);
+            y1 = __builtin_convertvector(x1, F8);
+        }
+        *reinterpret_cast<F8 *>(to) = y0;
+        *reinterpret_cast<F8 *>(to + 8) = y1;
+        F16 v = *reinterpret_cast<F16 *>(to);
+        const F16 size = v < 0 ? -v : v;
+        peak = size > peak ? size : peak;
+    };
+    for (size_t d = 0; d < whole; d += 16) sixteen(x + d, centred ? center + d : nullptr, y + d);
+    if (whole < dim) {
+        T last[16] = {};
+        float mid[16] = {};
+        for (size_t d = whole; d < dim; ++d) {
+            last[d - whole] = x[d];
+            if (centred) mid[d - whole] = center[d];
+        }
+        sixteen(last, mid, y + whole);
+    }
+    Row row{};
+    row.norm2 = fold(n0, n1);
+    row.centred2 = centred ? fold(c0, c1) : row.norm2;
+    row.along = centred ? fold(a0, a1) : 0.0;
+    for (int l = 0; l < 16; ++l) row.peak = peak[l] > row.peak ? peak[l] : row.peak;
+    // A NaN escapes the maximum but not the sums; float64 rows may also be beyond float32.
+    if (!std::isfinite(row.norm2) || !std::isfinite(row.centred2) || !std::isfinite(row.along) ||
+        !(row.peak <= std::numeric_limits<float>::max()))
+        row.peak = std::numeric_limits<float>::infinity();
+    if (codes == nullptr) return row;
+    if (!(row.peak >= TINY) || std::isinf(row.peak)) {
+        for (size_t d = 0; d < dim; ++d) codes[d] = 0;
+        return row;
+    }
+    row.scale = row.peak / 127.0f;
+    const float inverse = 1.0f / row.scale;
+    F16 residue = {};
+    I16 squares = {};
+    const auto encode = [&](const float *from) __attribute__((always_inline)) -> I16 {
+        const F16 v = *reinterpret_cast<const F16 *>(from) * inverse;
+        const F16 magic = v * 0.0f + 12582912.0f;
+        F16 c = (v + magic) - magic;  // round to nearest even: |v| <= 128
+        c = c > 127.0f ? magic * 0.0f + 127.0f : c;
+        c = c < -127.0f ? magic * 0.0f - 127.0f : c;
+        const F16 r = v - c;
+        residue += r * r;
+        const I16 i = __builtin_convertvector(c, I16);
+        squares += i * i;
+        return i;
+    };
+    for (size_t d = 0; d < whole; d += 16) *reinterpret_cast<B16 *>(codes + d) = __builtin_convertvector(encode(y + d), B16);
+    if (whole < dim) {
+        const I16 last = encode(y + whole);
+        for (size_t d = whole; d < dim; ++d) codes[d] = static_cast<int8_t>(last[d - whole]);
+    }
+    float r[8];
+    for (int l = 0; l < 8; ++l) r[l] = residue[l] + residue[l + 8];
+    row.residue = ((r[0] + r[4]) + (r[2] + r[6])) + ((r[1] + r[5]) + (r[3] + r[7]));
+    for (int l = 0; l < 16; ++l) row.squares += squares[l];
+    return row;
+}
+
+struct Out {
+    int8_t *codes;
+    float *scale, *residue, *peak;
+    int32_t *squares;
+    double *norm2, *centred2, *along;
+    float *rows;  // the centred rows in float32, where asked for
+};
+
+template <class T, bool centred>
+inline __attribute__((always_inline)) void measure_rows(const T *x, const float *center, size_t dim, size_t from, size_t to,
+                                                        const Out &out, float *room) {
+    for (size_t i = from; i < to; ++i) {
+        const Row row = measure<T, centred>(x + i * dim, center, dim, room, out.codes ? out.codes + i * dim : nullptr);
+        if (out.rows)
+            for (size_t d = 0; d < dim; ++d) out.rows[i * dim + d] = room[d];
+        out.scale[i] = row.scale;
+        out.residue[i] = row.residue;
+        out.peak[i] = row.peak;
+        out.squares[i] = row.squares;
+        out.norm2[i] = row.norm2;
+        out.centred2[i] = row.centred2;
+        out.along[i] = row.along;
+    }
+}
+
+template <class T, bool centred>
+void plain_rows(const T *x, const float *c, size_t dim, size_t from, size_t to, const Out &out, float *room) {
+    measure_rows<T, centred>(x, c, dim, from, to, out, room);
+}
+#if POLYVEC_X86
+template <class T, bool centred>
+__attribute__((target("avx2"))) void avx2_rows(const T *x, const float *c, size_t dim, size_t from, size_t to, const Out &out,
+                                               float *room) {
+    measure_rows<T, centred>(x, c, dim, from, to, out, room);
+}
+template <class T, bool centred>
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) void avx512_rows(
+    const T *x, const float *c, size_t dim, size_t from, size_t to, const Out &out, float *room) {
+    measure_rows<T, centred>(x, c, dim, from, to, out, room);
+}
+#endif
+
+template <class T, bool centred> auto pick() {
+#if POLYVEC_X86
+    if (current_cpu() == Cpu::avx512) return &avx512_rows<T, centred>;
+    if (current_cpu() == Cpu::avx2) return &avx2_rows<T, centred>;
+#endif
+    return &plain_rows<T, centred>;
+}
+
+template <class T> using In = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T> using Fill = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+void shadow(In<T> rows, nb::object center_object, nb::object codes_object, nb::object rows_object, Fill<float> scale,
+            Fill<float> residue, Fill<float> peak, Fill<int32_t> squares, Fill<double> norm2, Fill<double> centred2,
+            Fill<double> along, size_t from, size_t to) {
+    const size_t n = rows.shape(0), dim = rows.shape(1);
+    for (size_t length : {scale.shape(0), residue.shape(0), peak.shape(0), squares.shape(0), norm2.shape(0), centred2.shape(0),
+                          along.shape(0)})
+        if (length != n) throw std::invalid_argument("shadow: an output has another length");
+    if (from > to || to > n) throw std::invalid_argument("shadow: rows beyond the end");
+    Out out{nullptr, scale.data(), residue.data(), peak.data(), squares.data(), norm2.data(), centred2.data(), along.data(), nullptr};
+    if (!codes_object.is_none()) {
+        auto codes = nb::cast<nb::ndarray<int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>>(codes_object);
+        if (codes.shape(0) != n || codes.shape(1) != dim) throw std::invalid_argument("shadow: codes have another shape");
+        out.codes = codes.data();
+    }
+    if (!rows_object.is_none()) {
+        auto copy = nb::cast<nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>>(rows_object);
+        if (copy.shape(0) != n || copy.shape(1) != dim) throw std::invalid_argument("shadow: the copy has another shape");
+        out.rows = copy.data();
+    }
+    const float *center = nullptr;
+    nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu> middle;
+    if (!center_object.is_none()) {
+        middle = nb::cast<decltype(middle)>(center_object);
+        if (middle.shape(0) != dim) throw std::invalid_argument("shadow: the center has another length");
+        center = middle.data();
+    }
+    std::vector<float> room((dim + 15) / 16 * 16, 0.0f);
+    const T *x = rows.data();
+    nb::gil_scoped_release release;
+    if (center)
+        pick<T, true>()(x, center, dim, from, to, out, room.data());
+    else
+        pick<T, false>()(x, center, dim, from, to, out, room.data());
+}
+
+template <class T> void bind_for(nb::module_ &m) {
+    m.def("shadow", &shadow<T>, nb::arg("rows").noconvert(), nb::arg("center").none(), nb::arg("codes").none(),
+          nb::arg("copy").none(), nb::arg("scale"), nb::arg("residue"), nb::arg("peak"), nb::arg("squares"), nb::arg("norm2"),
+          nb::arg("centred2"), nb::arg("along"), nb::arg("start"), nb::arg("stop"));
+}
+
+}  // namespace
+}  // namespace polyvec
+
+void bind_shadows(nb::module_ &m) {
+    polyvec::bind_for<float>(m);
+    polyvec::bind_for<double>(m);
+}

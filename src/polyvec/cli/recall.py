@@ -1,0 +1,51 @@
+"""polyvec recall: how many of the true neighbours a result found."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    result: Annotated[
+        str, typer.Argument(help="The ids that a search found, one row a query (.ibin, .truth, .hdf5…).")
+    ],
+    truth: Annotated[str, typer.Argument(help="The ground truth.")],
+    k: Annotated[str, typer.Option("--k", "-k", help="One k or several, by commas.")] = "1,10,100",
+    base: Annotated[
+        str | None, typer.Option("--base", help="The base: checks ids and, with --queries, finds ties.")
+    ] = None,
+    queries: Annotated[str | None, typer.Option("--queries", help="The queries, to find ties by distance.")] = None,
+    metric: Annotated[str, typer.Option("--metric", "-m", help="ip, cosine or l2 (with --base and --queries).")] = "l2",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare a result with a ground truth: recall at each k with its 95 % interval, fair to ties.
+
+    Example:
+
+        $ polyvec recall result.ibin truth.ibin --k 1,10
+    """
+    from polyvec.cli.terminal import print_json, table
+    from polyvec.core.errors import InputError
+    from polyvec.neighbors.recall import measure_recall
+
+    try:
+        asked = [int(part) for part in k.split(",")]
+    except ValueError:
+        raise InputError(f"--k takes whole numbers by commas, not {k!r}") from None
+    found = measure_recall(result, truth, k=asked, base=base, queries=queries, metric=metric)
+    if json:
+        return print_json([one.to_dict() for one in found])
+    rows = [
+        (
+            f"recall@{one.k}",
+            f"{one.recall:.4f}",
+            f"{one.low:.4f} to {one.high:.4f}",
+            f"{one.perfect:,}/{one.queries:,}",
+            one.ties,
+        )
+        for one in found
+    ]
+    print(table(("", "mean", "95 % interval", "perfect", "by ties"), rows, right=(1, 3, 4)))
+    return None

@@ -1,0 +1,159 @@
+"""polyvec search: the nearest rows of any file, exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="The base: a file of any format, or a glob of shards.")],
+    query: Annotated[str | None, typer.Option("--query", "-q", help="A file of queries.")] = None,
+    row: Annotated[
+        list[int] | None, typer.Option("--row", help="A row of the base as the query; may be repeated.")
+    ] = None,
+    word: Annotated[
+        list[str] | None, typer.Option("--word", help="A word of the base's vocabulary as the query.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", help="A text to embed as the query; needs --model.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="The model that embeds --text.")] = None,
+    k: Annotated[int, typer.Option("--k", "-k", help="How many neighbours.")] = 10,
+    metric: Annotated[str, typer.Option("--metric", "-m", help="ip, cosine or l2.")] = "cosine",
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="FIELD=VALUE", help="Only rows whose record has this value; may be repeated."),
+    ] = None,
+    column: Annotated[str | None, typer.Option("--column", help="Search this column.")] = None,
+    index: Annotated[
+        bool,
+        typer.Option("--index", help="Use the index beside the file (FILE.pvindex); build it where there is none."),
+    ] = False,
+    format: Annotated[str | None, typer.Option("--format", help="Read the base as this format.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads; as many as there are cores by default.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find the rows nearest to each query: the rows and scores of a float64 brute force, ties by lowest row.
+
+    Examples:
+
+        $ polyvec search vectors.fbin --query queries.fbin --k 3
+
+        $ polyvec search vectors.fbin --row 17 --metric l2 --where kind=a --json
+    """
+    from polyvec import formats
+    from polyvec.cli.terminal import print_json, progress
+    from polyvec.core.errors import InputError
+    from polyvec.neighbors.search import search
+
+    asked = [name for name, value in (("--query", query), ("--row", row), ("--word", word), ("--text", text)) if value]
+    if len(asked) != 1:
+        raise InputError(f"give one of --query, --row, --word and --text, not {' and '.join(asked) or 'none'}")
+    with formats.open(file, format=format) as base:
+        queries, labels = _queries(base, query, row, word, text, model, column)
+        hits = search(
+            base, queries, k, metric, where=_fields(where), column=column, threads=threads,
+            index=_index(file, base, column) if index else None, progress=progress(json),
+        )  # fmt: skip
+        if json:
+            shown = hits.to_dict()
+            shown["queries"] = labels or list(range(len(hits)))
+            shown["metric"] = metric
+            print_json(shown)
+        else:
+            _print(base, hits, labels)
+
+
+def _queries(
+    base: Any, query: str | None, rows: list[int] | None, words: list[str] | None, texts: list[str] | None,
+    model: str | None, column: str | None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """The queries, as a path or as rows, and what to call each."""
+    from polyvec.core.errors import InputError
+    from polyvec.neighbors.base import pick_column
+
+    if query is not None:
+        return query, []
+    if texts:
+        if model is None:
+            raise InputError("--text needs a model to embed it with; name its weights with --model")
+        from importlib import import_module
+
+        with import_module("polyvec.embedder").Embedder(model) as embedder:
+            return embedder.embed(texts), list(texts)
+    vectors = pick_column(base, column)
+    if words:
+        if base.vocab is None:
+            raise InputError("--word needs a vocabulary, and the base has none; use --row or --query")
+        rows = []
+        for word in words:
+            found = base.vocab.get(word)
+            if found is None:
+                raise InputError(f"the word {word!r} is not in the vocabulary of {len(base.vocab)} words")
+            rows.append(found)
+        return vectors[rows], list(words)
+    assert rows
+    for row in rows:
+        if not 0 <= row < vectors.rows:
+            raise InputError(f"row {row} does not exist; the base has rows 0 to {vectors.rows - 1}")
+    return vectors[rows], [f"row {row}" for row in rows]
+
+
+def _fields(pairs: list[str] | None) -> dict[str, Any] | None:
+    from polyvec.core.errors import InputError
+
+    if not pairs:
+        return None
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--where takes FIELD=VALUE, not {pair!r}")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _index(file: str, base: Any, column: str | None) -> Any:
+    from polyvec.cli.terminal import note
+    from polyvec.core.errors import InputError
+    from polyvec.neighbors.index import Index, sidecar_path
+
+    if not Path(file).is_file():
+        raise InputError(f"{file}: an index lies beside one file; merge shards first, or search without --index")
+    path = sidecar_path(file)
+    if path.exists():
+        return Index.open(path, base, column=column)
+    index = Index.build(base, column=column)
+    index.save(path)
+    note(f"wrote {path}")
+    return index
+
+
+def _print(base: Any, hits: Any, labels: list[Any]) -> None:
+    from polyvec.cli.terminal import table
+
+    for number, (rows, ids, scores) in enumerate(zip(hits.rows, hits.ids, hits.scores)):
+        print(f"{labels[number] if labels else f'query {number}'}")
+        lines = []
+        for place, (row, name, score) in enumerate(zip(rows, ids, scores)):
+            if row < 0:
+                break
+            lines.append((place + 1, int(row), name if name != row else "", f"{score:.6g}", _about(base, int(row))))
+        plain = all(line[2] == "" for line in lines)
+        shown = [(a, b, d, e) if plain else (a, b, c, d, e) for a, b, c, d, e in lines]
+        headings = ("", "row", "score", "") if plain else ("", "row", "id", "score", "")
+        print(table(headings, shown, right=(0, 1, 2) if plain else (0, 1, 3)))
+        if number + 1 < len(hits):
+            print()
+
+
+def _about(base: Any, row: int) -> str:
+    """A word or the start of a record, where the base has one for the row."""
+    if base.vocab is not None and row < len(base.vocab):
+        return str(base.vocab[row])
+    if base.records is not None and row < len(base.records):
+        return ", ".join(f"{k}={v}" for k, v in list(base.records[row].items())[:4])[:80]
+    return ""

@@ -1,0 +1,54 @@
+"""polyvec serve: the page over a file, embeddings over a model, or both."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+
+def command(
+    file: Annotated[str | None, typer.Argument(help="A file of any format, or a glob of shards.")] = None,
+    model: Annotated[str | None, typer.Option(help="A model (.weights): answers texts, and /v1/embeddings.")] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
+    allow_host: Annotated[list[str] | None, typer.Option(help="A further name that requests may use.")] = None,
+    title: Annotated[str | None, typer.Option(help="The page's title; the file's name unless told.")] = None,
+    records: Annotated[str | None, typer.Option(help="Records as JSONL, JSON, CSV, TSV or Parquet, one a row.")] = None,
+    column: Annotated[str | None, typer.Option(help="Serve this column of several.")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="Read the file as this format (fbin, npy…).")] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Serve the page over a file of any format, on this machine only; with a model also search by meaning.
+
+    Example:
+
+        $ polyvec serve glove.fifu --model minilm.weights
+    """
+    from polyvec.cli.terminal import note
+    from polyvec.core.errors import InputError
+    from polyvec.web.guard import LOCAL
+    from polyvec.web.run import open_served, run_app
+
+    if file is None and model is None:
+        raise InputError("name a file to serve, a --model, or both")
+    hosts = [*LOCAL, *([] if host in ("0.0.0.0", "::") else [host]), *(allow_host or [])]
+    if host not in LOCAL:
+        note(f"polyvec: warning: {host} can be reached from other machines; requests may name {', '.join(hosts)}")
+    with open_served(file, model=model, title=title, records=records, column=column, format=format) as (served, extra):
+
+        def ready(address: str) -> None:
+            what = served.title if served is not None else "embeddings"
+            print(f"serving {what} at {address} (Ctrl+C stops)", flush=True)
+            if served is None:
+                print(f"  POST {address}v1/embeddings", flush=True)
+            if browse:
+                _open_browser(address)
+
+        run_app(served, extra=extra, host=host, port=port, hosts=hosts, ready=ready)
+
+
+def _open_browser(address: str) -> Any:
+    import webbrowser
+
+    return webbrowser.open(address)

@@ -1,0 +1,340 @@
+"""CVC: compressed vector collections, in chunks, with one column or many.
+
+::
+
+    document layout     "CVCF", u32 header_len, JSON, then for each chunk: u32 length, payload
+    versioned layout    "CVCF", u16 major, u16 minor, u32 header_len, JSON, then for each chunk:
+                        u32 length, u32 CRC-32 of the payload, payload     (1.0 one column, 2.0 columnar)
+
+    JSON, one column    {num_vectors, dimension, compression, chunks: [{rows, compression?, min?, scale?}], sections?}
+    JSON, columnar      {format_type: "columnar", num_vectors, columns: [{name, dimension, dtype, compression}],
+                         chunks: [{rows, columns: {name: {offset, size, compression, min?, scale?}}}], sections?}
+    mmap_optimized      each chunk also has file_offset, absolute and page-aligned, of its length word
+
+    fp16      C-order <f2                     int8    uint8 codes; value = code * scale + min, in float32, two roundings
+    none      the values of the column's dtype        lossless    byte planes, see polyvec.codecs.planes
+
+All numbers are little endian. We also write, and check, ``crc32``: in the chunk's JSON of the document layout, and for
+each column of a chunk in columnar files, so that one column can be checked without reading the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from polyvec.core.blocks import Array, Extent
+from polyvec.core.collection import Collection
+from polyvec.core.columns import Column, FileColumn
+from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.files import Source
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
+from polyvec.core.layout import Span
+from polyvec.core.reading import load_extents
+from polyvec.core.records import RunRecords
+from polyvec.core.sinks import Sink
+from polyvec.formats.cvc import encoding
+from polyvec.formats.cvc.encoding import ENCODINGS, NAMES, Sections, Target
+from polyvec.formats.cvc.header import DOCUMENT, MAGIC, VERSIONED, Chunk, Header, Json, read_header
+from polyvec.formats.cvc.writer import ChunkWriter
+from polyvec.kernels.checksum import crc32
+
+MAX_SECTIONS = 4096  # beyond, records are no sections any more: they go beside the file, one line a row
+KNOWN_KEYS = frozenset(
+    {"num_vectors", "dimension", "compression", "chunks", "sections", "columns", "format_type", "mmap_optimized", "metadata"}
+)
+LAYOUTS = ("document", "versioned")
+SHOWN_CHUNKS = 1000
+
+
+class ChunkRecords(RunRecords):
+    """Records that are the metadata of whole chunks."""
+
+
+class CvcColumn(FileColumn):
+    """A column of a CVC file. Whole reads run on several threads."""
+
+    def __init__(self, header: Header, name: str, source: Source) -> None:
+        extents = header.extents(name)
+        spec = header.spec(name)
+        dtypes = {extent.codec.dtype for extent in extents} or {np.dtype(np.float32)}
+        names = {NAMES.get(encoding.compression_of(extent.codec, True) or "", "raw") for extent in extents}
+        names = names or {NAMES[spec.compression]}
+        super().__init__(name, source, extents, row_shape=spec.row_shape, dtype=dtypes.pop() if len(dtypes) == 1 else
+                         np.dtype(np.float32), encoding=names.pop() if len(names) == 1 else "mixed")  # fmt: skip
+        self.header = header
+        self._checked: set[int] = set()
+
+    def _read(self, start: int, stop: int, out: Array | None = None) -> Array:
+        shape = (stop - start, *self.row_shape)
+        if out is None:
+            out = np.empty(shape, self.dtype)
+        elif out.shape != shape or out.dtype != self.dtype:
+            raise ValueError(f"out must be {shape} {self.dtype}, not {out.shape} {out.dtype}")
+        for failure in load_extents(self.source, self.extents(start, stop), self.row_shape, out, start=start, check=self.check):
+            raise failure.error
+        return out
+
+    def check_chunks(self, start: int, stop: int) -> None:
+        """Check the chunks of some rows whose columns have no checksums of their own: before their bytes are copied."""
+        for chunk in self.header.chunks:
+            own = chunk.pieces[self.name]
+            if own.crc is None and chunk.start < stop and start < chunk.start + chunk.rows and chunk.index not in self._checked:
+                check_chunk(self.source, chunk)
+                self._checked.add(chunk.index)
+
+
+class Cvc(Format):
+    """Compressed vector collections."""
+
+    name = "cvc"
+    title = "CVC, compressed vector collections"
+    suffixes = (".cvc",)
+    holds = Holds(many_columns=True, records=True, metadata=True,
+                  encodings=("raw", "float16", "bfloat16", "int8", "lossless"))  # fmt: skip
+    options = ("layout", "mmap_optimized", "allow_overflow")
+    checksummed = True
+
+    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
+        if head.startswith(MAGIC):
+            return [Match(Confidence.MAGIC, "it starts with CVCF")]
+        return [Match(Confidence.SUFFIX, "suffix .cvc; it does not start with CVCF")] if suffix == ".cvc" else []
+
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        header = read_header(source)
+        columns: dict[str, Column] = {spec.name: CvcColumn(header, spec.name, source) for spec in header.columns}
+        return Collection(columns, records=read_records(header), metadata=read_metadata(header), notes=header.notes)
+
+    # -- writing
+
+    def holding(self, collection: Collection) -> Holds:
+        if collection.records is None or isinstance(collection.records, ChunkRecords):
+            return self.holds
+        few = len(list(islice(collection.records.runs(), MAX_SECTIONS + 1))) <= MAX_SECTIONS
+        return self.holds if few else replace(self.holds, records=False)
+
+    def target(self, collection: Collection, options: WriteOptions) -> str:
+        targets = choose_targets(collection, options)
+        return NAMES[targets[0].spec.compression]
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        targets = choose_targets(collection, options)
+        runs: list[tuple[int, int, Mapping[str, Any]]] = []
+        metadata: list[Json] | None = None
+        chunks = encoding.partition(collection.columns, targets, options.chunk_rows, collection.format == self.name)
+        if collection.records is not None and self.holding(collection).records:
+            runs = [run for run in collection.records.runs() if run[2]]
+            if isinstance(collection.records, ChunkRecords) and set(chunk_starts(runs)) <= {chunk.start for chunk in chunks}:
+                metadata, runs = [dict(collection.records[chunk.start]) for chunk in chunks], []
+        write_file(collection, sink, targets, chunks, sections=runs, chunk_metadata=metadata, options=options)
+
+    # -- checking
+
+    def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
+        header = read_header(source)
+        for note in header.notes:
+            yield Finding("warning", note, offset=header.end)
+        if any(chunk.crc is None for chunk in header.chunks):
+            yield Finding("note", "chunks have no checksums; convert the file to add them", field="crc32")
+        failed = False
+        for chunk in header.chunks:
+            try:
+                check_chunk(source, chunk)
+            except Corrupt as error:
+                failed = True
+                yield Finding.of(error)
+        yield from check_sections(header)
+        if not failed:
+            with self.open(source) as collection:
+                yield from check_rows(collection)
+
+    def layout(self, source: Source, *, variant: str = "") -> list[Span]:
+        header = read_header(source)
+        prelude = VERSIONED if header.layout == "versioned" else DOCUMENT
+        spans = prelude.spans(0, prelude.read(source) | {"magic": MAGIC.decode()})
+        columns = ", ".join(spec.name for spec in header.columns)
+        spans.append(Span(header.json_offset, header.header_len, "header", f"JSON: {header.rows} rows of {columns}"))
+        at = header.json_offset + header.header_len
+        for chunk in header.chunks[:SHOWN_CHUNKS]:
+            if chunk.offset > at:
+                spans.append(Span(at, chunk.offset - at, "padding"))
+            values = header.chunk_words.read(source, chunk.offset)
+            spans += [replace(span, name=f"chunks[{chunk.index}].{span.name.split('.')[-1]}")
+                      for span in header.chunk_words.spans(chunk.offset, values)]  # fmt: skip
+            for name, piece in sorted(chunk.pieces.items(), key=lambda pair: pair[1].offset):
+                kind = encoding.compression_of(piece.codec, True)
+                spans.append(Span(piece.offset, piece.size, f"chunks[{chunk.index}].{name}", f"{chunk.rows} rows, {kind}"))
+            at = chunk.payload + chunk.size
+        if len(header.chunks) > SHOWN_CHUNKS:
+            left = len(header.chunks) - SHOWN_CHUNKS
+            spans.append(Span(at, header.end - at, "chunks", f"{left} more"))
+        if header.end < source.size:
+            spans.append(Span(header.end, source.size - header.end, "extra", "not part of the format"))
+        return spans
+
+
+def read_records(header: Header) -> RunRecords | None:
+    """The sections as records; else the metadata of chunks."""
+    if header.sections:
+        return RunRecords([(s.start, s.stop, s.metadata) for s in header.sections], header.rows)
+    if any(isinstance(chunk.entry.get("metadata"), dict) for chunk in header.chunks):
+        runs = [(c.start, c.start + c.rows, c.entry.get("metadata") or {}) for c in header.chunks if c.rows]
+        return ChunkRecords(runs, header.rows)
+    return None
+
+
+def read_metadata(header: Header) -> Json:
+    """What the header holds beyond the format's own keys, and what stands under ``metadata``."""
+    nested = header.json.get("metadata")
+    found = {key: value for key, value in header.json.items() if key not in KNOWN_KEYS}
+    return found | (nested if isinstance(nested, dict) else {})
+
+
+def write_metadata(metadata: Mapping[str, Any]) -> Json:
+    """Metadata as header keys; those whose names the format uses go under ``metadata``."""
+    own = {key: value for key, value in metadata.items() if key in KNOWN_KEYS}
+    return {key: value for key, value in metadata.items() if key not in own} | ({"metadata": own} if own else {})
+
+
+def chunk_starts(runs: Sequence[tuple[int, int, Any]]) -> list[int]:
+    """Where runs of rows begin and end."""
+    return [edge for start, stop, _ in runs for edge in (start, stop)][:-1]
+
+
+def choose_targets(collection: Collection, options: WriteOptions) -> list[Target]:
+    """How each column will be written."""
+    if options.encoding is not None and options.encoding not in ENCODINGS:
+        raise InputError(f"CVC has no {options.encoding} encoding; there are {', '.join(ENCODINGS)}")
+    columns = collection.columns
+    if len({column.rows for column in columns.values()}) > 1:
+        shapes = ", ".join(f"{name} ({column.rows} rows)" for name, column in columns.items())
+        raise InputError(f"the columns of a CVC file have one length, not {shapes}; choose one with --column (column=)")
+    asked = ENCODINGS[options.encoding] if options.encoding else None
+    own = collection.format == "cvc"
+    columnar = len(columns) > 1 or (own and collection.main != "vectors") or not collection.vectors.row_shape
+    if not columnar:
+        only = encoding.choose(collection.vectors, asked, columnar=False, own=own,
+                               allow_overflow=bool(options.own.get("allow_overflow")))  # fmt: skip
+        if only.spec.compression != "none" or only.spec.dtype == np.float32:
+            return [only]
+    targets = []
+    for name, column in columns.items():
+        want = asked if column.dtype.kind in "fV" else None  # whole numbers are never rounded
+        found = encoding.choose(column, want, columnar=True, own=own, allow_overflow=bool(options.own.get("allow_overflow")))
+        targets.append(replace(found, spec=replace(found.spec, name=name)))
+    return targets
+
+
+def is_columnar(targets: Sequence[Target]) -> bool:
+    """Whether targets need the columnar form: several, single values, or values that are no float32."""
+    spec = targets[0].spec
+    plain = bool(spec.row_shape) and (spec.compression != "none" or spec.dtype == np.float32)
+    return len(targets) > 1 or not plain
+
+
+def write_file(
+    collection: Collection, sink: Sink, targets: Sequence[Target], chunks: Sequence[range], *,
+    sections: Sequence[tuple[int, int, Mapping[str, Any]]] = (), chunk_metadata: Sequence[Json] | None = None,
+    options: WriteOptions,
+) -> None:  # fmt: skip
+    """Write a collection in the chunks given."""
+    columnar = is_columnar(targets) or (collection.format == "cvc" and collection.main != "vectors")
+    mapped = bool(options.own.get("mmap_optimized", False))
+    layout = options.own.get("layout") or ("versioned" if columnar or mapped or sections or chunk_metadata else "document")
+    if layout not in LAYOUTS:
+        raise InputError(f"unknown layout {layout!r}; there are {', '.join(LAYOUTS)}")
+    found = Sections(sections)
+    entries = [_entry(chunk, found, chunk_metadata[i] if chunk_metadata else None) for i, chunk in enumerate(chunks)]
+    widest = [entry | _widest(targets, columnar) for entry in entries]
+    header = file_header(targets, columnar=columnar, mapped=mapped) | write_metadata(collection.metadata)
+    if sections:
+        header["sections"] = found.header()
+    done = 0
+
+    def count(rows: int) -> None:
+        nonlocal done
+        done += rows
+        if options.progress:
+            options.progress(done // len(targets), collection.rows)
+
+    with ChunkWriter(sink, header, layout=layout, version=(2, 0) if columnar else (1, 0), mapped=mapped,
+                     chunks=widest) as writer:  # fmt: skip
+        for chunk, entry in zip(chunks, entries):
+            write_chunk(writer, entry, collection.columns, chunk, targets, columnar=columnar, progress=count)
+
+
+def file_header(targets: Sequence[Target], *, columnar: bool, mapped: bool) -> Json:
+    """The header of a new file, without its rows, chunks and sections."""
+    if columnar:
+        header: Json = {"format_type": "columnar", "num_vectors": 0, "columns": [encoding.declared(t) for t in targets]}
+    else:
+        header = {"num_vectors": 0, "dimension": targets[0].spec.dimension, "compression": targets[0].spec.compression}
+    return header | ({"mmap_optimized": True} if mapped else {})
+
+
+def write_chunk(writer: ChunkWriter, entry: Json, columns: Mapping[str, Column], rows: range, targets: Sequence[Target], *,
+                columnar: bool, progress: Any = None) -> None:  # fmt: skip
+    """Write one chunk: every target's rows, and what the entry then says of them."""
+    writer.begin(entry)
+    for target in targets:
+        column = columns[target.spec.name] if columnar else next(iter(columns.values()))
+        if isinstance(column, CvcColumn):
+            column.check_chunks(rows.start, rows.stop)
+        if columnar:
+            place: Json = {}
+            entry.setdefault("columns", {})[target.spec.name] = place
+            writer.part(place)
+            encoding.write_piece(writer, place, column, rows, target, progress)
+        else:
+            writer.part()
+            encoding.write_piece(writer, entry, column, rows, target, progress)
+
+
+def _entry(rows: range, sections: Sections, metadata: Json | None) -> Json:
+    entry: Json = {"rows": len(rows)}
+    inside = sections.inside(rows)
+    return entry | ({"sections": inside} if inside else {}) | ({"metadata": metadata} if metadata else {})
+
+
+def _widest(targets: Sequence[Target], columnar: bool) -> Json:
+    if columnar:
+        return {"columns": {t.spec.name: encoding.widest(t, True) for t in targets}}
+    return encoding.widest(targets[0], False)
+
+
+def check_chunk(source: Source, chunk: Chunk) -> None:
+    """`Corrupt` unless a chunk's payload, and each column in it, is what was summed."""
+    whole = Extent(chunk.start, chunk.rows, chunk.payload, chunk.size, next(iter(chunk.pieces.values())).codec, chunk.crc)
+    parts = [whole] if chunk.crc is not None else []
+    parts += [piece for piece in chunk.pieces.values() if piece.crc is not None and piece.size != chunk.size]
+    for part in parts:
+        found, at, end = 0, part.offset, part.offset + part.size
+        while at < end:
+            data = source.read_at(at, min(4 << 20, end - at))
+            found = crc32(data, found)
+            at += len(data) or end
+        if found != part.crc:
+            raise Corrupt(
+                f"rows {chunk.start} to {chunk.start + chunk.rows - 1} (chunk {chunk.index}) fail their checksum",
+                path=source.label, offset=part.offset, field="crc32", expected=f"{part.crc:#010x}", found=f"{found:#010x}",
+                remedy="restore the file from its source",
+            )  # fmt: skip
+
+
+def check_sections(header: Header) -> Iterator[Finding]:
+    """Warnings where the chunks and the header tell different sections."""
+    if "sections" not in header.json:
+        return
+    expected = Sections([(s.start, s.stop, s.metadata) for s in header.sections if s.stop > s.start])
+    for chunk in header.chunks:
+        stated = chunk.entry.get("sections")
+        if stated is not None and stated != expected.inside(range(chunk.start, chunk.start + chunk.rows)):
+            yield Finding("warning", f"chunk {chunk.index} tells other sections than the header", offset=header.json_offset,
+                          field=f"chunks[{chunk.index}].sections")  # fmt: skip
+
+
+FORMAT = Cvc()

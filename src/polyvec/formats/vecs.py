@@ -1,0 +1,179 @@
+"""The TEXMEX family: .fvecs, .ivecs, .bvecs. Every row carries its own dimension.
+
+::
+
+    row:  i32 d, then d values      .fvecs float32   .ivecs int32   .bvecs uint8
+    repeated to the end of the file; every row has the same d
+
+There is no magic number and no count: a file is recognised by ``size == n * (4 + d*itemsize)`` and by the second
+row's d, which must repeat the first. A row's d is checked whenever the row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyvec.codecs import Raw, transcode
+from polyvec.core.blocks import Array, Block, Extent, rows_per_block
+from polyvec.core.collection import Collection
+from polyvec.core.columns import FileColumn
+from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
+from polyvec.core.files import Source
+from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.layout import Record, Span
+from polyvec.core.sinks import Sink
+
+HEADER = Record("row", d="i4")
+TYPES = {"fvecs": "<f4", "ivecs": "<i4", "bvecs": "|u1"}
+MAX_I32 = 2**31 - 1
+
+
+class Vecs(Format):
+    """fvecs, ivecs, bvecs."""
+
+    name = "vecs"
+    title = "fvecs, ivecs, bvecs (TEXMEX)"
+    suffixes = tuple(f".{kind}" for kind in TYPES)
+    aliases = {kind: kind for kind in TYPES}  # noqa: RUF012
+    holds = Holds(dtypes="float32 int32 uint8")
+
+    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
+        kind = suffix.lstrip(".")
+        if kind in TYPES:
+            fit = _fit(head, size, np.dtype(TYPES[kind]).itemsize)
+            if fit is not None:
+                return [Match(Confidence.NAMED, f"suffix {suffix} and {_equation(fit, kind)}", kind)]
+            return [Match(Confidence.SUFFIX, f"suffix {suffix}; the size does not fit its first row", kind)]
+        found = []
+        for kind, code in TYPES.items():
+            fit = _fit(head, size, np.dtype(code).itemsize)
+            if fit is not None and fit[2]:
+                found.append(Match(Confidence.FITS, f"{_equation(fit, kind)}, and row 1 repeats d", kind))
+        return found
+
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        dtype, d = _first(source, variant)
+        stride = HEADER.size + d * dtype.itemsize
+        rows, rest = divmod(source.size, stride)
+        notes = []
+        if rest:
+            if not lenient:
+                raise Truncated(
+                    f"the file is no whole number of rows of {d} {dtype.name} values", offset=source.size - rest,
+                    field=f"row {rows}", expected=f"{stride} bytes a row", found=f"{rest} bytes",
+                    remedy="fetch the file again, or take the whole rows that exist with --lenient (lenient=True)",
+                )  # fmt: skip
+            notes.append(f"the file is cut short: {rows} whole rows exist and are read")
+        extent = Extent(0, rows, HEADER.size, rows * stride, Raw(dtype), stride=stride)
+        column = VecsColumn("ids" if dtype.kind == "i" else "vectors", source, [extent], row_shape=(d,), encoding="raw")
+        return Collection({column.name: column}, notes=notes)
+
+    def target(self, collection: Collection, options: WriteOptions) -> str:
+        return f"raw {np.dtype(TYPES[_variant(collection, options)]).name}"
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        column = collection.vectors
+        if len(column.shape) > 2:
+            raise InputError(f"vecs files hold rows of numbers, not a column of shape {column.shape}")
+        if not column.rows or not 0 < collection.dim <= MAX_I32:
+            raise InputError(f"vecs files hold at least one row of 1 to {MAX_I32} values, not {column.rows} rows of "
+                             f"{collection.dim}; choose another format")  # fmt: skip
+        dtype = np.dtype(TYPES[_variant(collection, options)])
+        stride = HEADER.size + collection.dim * dtype.itemsize
+        done = 0
+        for block in column.blocks(options.chunk_rows, reuse=True):
+            codes = transcode(block, Raw(dtype)).parts["codes"].reshape(block.rows, collection.dim)
+            rows = np.empty((block.rows, stride), np.uint8)
+            rows[:, : HEADER.size] = np.frombuffer(HEADER.pack({"d": collection.dim}), np.uint8)
+            rows[:, HEADER.size :] = np.ascontiguousarray(codes).view(np.uint8)
+            sink.write(rows)
+            done += block.rows
+            if options.progress:
+                options.progress(done, column.rows)
+
+    def layout(self, source: Source, *, variant: str = "") -> list[Span]:
+        dtype, d = _first(source, variant)
+        stride = HEADER.size + d * dtype.itemsize
+        spans = [Span(0, HEADER.size, "row 0 d", str(d)), Span(HEADER.size, stride - HEADER.size, "row 0 values", f"{d} {dtype.name}")]
+        rows, rest = divmod(source.size, stride)
+        if rows > 1:
+            spans.append(Span(stride, (rows - 1) * stride, f"rows 1 to {rows - 1}", f"{stride} bytes each"))
+        if rest:
+            spans.append(Span(rows * stride, rest, "extra", "not a whole row"))
+        return spans
+
+
+class VecsColumn(FileColumn):
+    """Rows with their dimension before them, which is checked as they are read."""
+
+    def blocks(
+        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
+    ) -> Iterator[Block]:
+        d, width = self.row_shape[0], self.row_shape[0] * self.dtype.itemsize
+        stride = HEADER.size + width
+        rows = rows or rows_per_block(self.dtype, self.row_shape)
+        stop = self.rows if stop is None else min(stop, self.rows)
+        expected = np.frombuffer(HEADER.pack({"d": d}), np.uint8)
+        raw = np.empty((0, stride), np.uint8)
+        for at in range(start, stop, rows):
+            count = min(rows, stop - at)
+            if len(raw) < count:
+                raw = np.empty((count, stride), np.uint8)
+            piece = raw[:count]
+            self.source.read_into(at * stride, piece)
+            wrong = (piece[:, : HEADER.size] != expected).any(axis=1)
+            if wrong.any():
+                row = int(np.flatnonzero(wrong)[0])
+                raise Corrupt("rows differ in dimension", path=self.source.label, offset=(at + row) * stride,
+                              field=f"row {at + row} d", expected=d,
+                              found=int.from_bytes(piece[row, : HEADER.size].tobytes(), "little", signed=True))  # fmt: skip
+            codes: Array = np.ascontiguousarray(piece[:, HEADER.size :]).view(self.dtype)
+            yield Block(at, {"codes": codes}, Raw(self.dtype), count)
+
+
+def _variant(collection: Collection, options: WriteOptions) -> str:
+    if options.encoding not in (None, "raw"):
+        raise InputError(f"vecs files hold no {options.encoding} encoding; there is raw")
+    if options.variant in TYPES:
+        return options.variant
+    dtype = collection.vectors.dtype
+    return next((kind for kind, code in TYPES.items() if np.dtype(code) == dtype), "fvecs" if dtype.kind == "f" else "ivecs")
+
+
+def _first(source: Source, variant: str) -> tuple[np.dtype[Any], int]:
+    """The element type, and the first row's dimension, checked against the bytes that exist."""
+    kind = variant or source.suffix.lstrip(".")
+    if kind not in TYPES:
+        raise Unsupported("the element type is not known", expected=f"one of {', '.join(TYPES)}",
+                          remedy="say which with --format, for example --format fvecs")  # fmt: skip
+    dtype = np.dtype(TYPES[kind])
+    d = HEADER.read(source)["d"]
+    if d < 1:
+        raise Corrupt("the first row has no dimension", offset=0, field="row 0 d", expected="at least 1", found=d)
+    if HEADER.size + d * dtype.itemsize > source.size:
+        raise Truncated(f"the first row promises {d} {dtype.name} values, but the file is shorter", offset=source.size,
+                        field="row 0 d", expected=f"{HEADER.size + d * dtype.itemsize} bytes", found=f"{source.size} bytes",
+                        remedy="fetch the file again")  # fmt: skip
+    return dtype, d
+
+
+def _fit(head: bytes, size: int, width: int) -> tuple[int, int, bool] | None:
+    """Rows and dimension where the size is whole rows, and whether a second row in ``head`` confirms them."""
+    d = int.from_bytes(head[:4], "little", signed=True) if len(head) >= 4 else 0
+    stride = HEADER.size + d * width
+    if d < 1 or size % stride or size < stride:
+        return None
+    second = head[stride : stride + 4]
+    if len(second) == 4 and second != head[:4]:
+        return None
+    return size // stride, d, len(second) == 4
+
+
+def _equation(fit: tuple[int, int, bool], kind: str) -> str:
+    return f"size = {fit[0]} x (4 + {fit[1]} x {np.dtype(TYPES[kind]).itemsize})"
+
+
+FORMAT = Vecs()

@@ -1,0 +1,203 @@
+"""Memory and streams of a framework: torch, cupy, or plain host memory for tests without a GPU.
+
+The pipeline needs little: pinned bytes that NumPy can fill, device bytes, two streams, and marks between them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.core.errors import DeviceError, MissingExtra
+
+
+class Memory(Protocol):
+    """What the pipeline asks of a framework."""
+
+    name: str
+
+    def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
+        """Page-locked bytes, and a NumPy view of them."""
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """An array on the device."""
+
+    def copy(self, host: Any, device: Any, size: int) -> Any:
+        """Start copying ``size`` bytes; returns a mark that is passed when they have arrived."""
+
+    def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
+        """Copy bytes on the device, in the decoding stream."""
+
+    def after(self, mark: Any) -> None:
+        """Let the decoding stream wait for a mark."""
+
+    def mark(self) -> Any:
+        """A mark in the decoding stream."""
+
+    def wait(self, mark: Any) -> None:
+        """Wait on the CPU until a mark is passed."""
+
+    def finish(self) -> None:
+        """Wait until everything is done, and let the caller's stream see it."""
+
+
+class TorchMemory:
+    """torch tensors on a CUDA device."""
+
+    name = "torch"
+
+    def __init__(self, device: str) -> None:
+        torch = import_torch()
+        if not torch.cuda.is_available():
+            raise DeviceError("torch sees no CUDA device; check the driver (nvidia-smi), or load with device='cpu'")
+        self.torch = torch
+        self.device = torch.device(device)
+        with torch.cuda.device(self.device):
+            self.copying = torch.cuda.Stream()
+            self.decoding = torch.cuda.Stream()
+
+    def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
+        tensor = self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
+        return tensor, tensor.numpy()
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        try:
+            return self.torch.empty(shape, dtype=getattr(self.torch, dtype), device=self.device)
+        except self.torch.cuda.OutOfMemoryError:
+            size = int(np.prod(shape, dtype=object)) * np.dtype("u1" if dtype == "uint8" else "f4").itemsize
+            free = self.torch.cuda.mem_get_info(self.device)[0]
+            raise DeviceError(f"the GPU has {free / 1e9:.1f} GB free and {size / 1e9:.1f} GB are needed; load fewer rows "
+                              "(rows=), a narrower dtype, or stream with batches(device='cuda')") from None  # fmt: skip
+
+    def copy(self, host: Any, device: Any, size: int) -> Any:
+        with self.torch.cuda.stream(self.copying):
+            device[:size].copy_(host[:size], non_blocking=True)
+            event = self.torch.cuda.Event()
+            event.record(self.copying)
+        return event
+
+    def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
+        with self.torch.cuda.stream(self.decoding):
+            target[start : start + size].copy_(source[at : at + size])
+
+    def after(self, mark: Any) -> None:
+        self.decoding.wait_event(mark)
+
+    def mark(self) -> Any:
+        event = self.torch.cuda.Event()
+        event.record(self.decoding)
+        return event
+
+    def wait(self, mark: Any) -> None:
+        mark.synchronize()
+
+    def finish(self) -> None:
+        self.decoding.synchronize()
+
+
+class CupyMemory:
+    """cupy arrays on a CUDA device."""
+
+    name = "cupy"
+
+    def __init__(self, device: str) -> None:
+        cupy = import_cupy()
+        try:
+            count = cupy.cuda.runtime.getDeviceCount()
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise DeviceError(f"cupy sees no CUDA device ({error}); check the driver (nvidia-smi)") from None
+        number = int(device.partition(":")[2] or 0)
+        if number >= count:
+            raise DeviceError(f"{device}: there are {count} CUDA devices")
+        self.cupy = cupy
+        cupy.cuda.Device(number).use()
+        self.copying = cupy.cuda.Stream(non_blocking=True)
+        self.decoding = cupy.cuda.Stream(non_blocking=True)
+
+    def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
+        memory = self.cupy.cuda.alloc_pinned_memory(size)
+        view = np.frombuffer(memory, np.uint8, size)
+        return view, view
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        import ml_dtypes
+
+        kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+        try:
+            return self.cupy.empty(shape, kind)
+        except self.cupy.cuda.memory.OutOfMemoryError as error:
+            raise DeviceError(f"{error}; load fewer rows (rows=) or stream with batches(device='cuda')") from None
+
+    def copy(self, host: Any, device: Any, size: int) -> Any:
+        device.data.copy_from_host_async(host.ctypes.data, size, self.copying)
+        event = self.cupy.cuda.Event(disable_timing=True)
+        event.record(self.copying)
+        return event
+
+    def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
+        with self.decoding:
+            target[start : start + size] = source[at : at + size]
+
+    def after(self, mark: Any) -> None:
+        self.decoding.wait_event(mark)
+
+    def mark(self) -> Any:
+        event = self.cupy.cuda.Event(disable_timing=True)
+        event.record(self.decoding)
+        return event
+
+    def wait(self, mark: Any) -> None:
+        mark.synchronize()
+
+    def finish(self) -> None:
+        self.decoding.synchronize()
+
+
+class HostMemory:
+    """torch tensors in ordinary memory: the pipeline without a GPU, for tests."""
+
+    name = "host"
+
+    def __init__(self) -> None:
+        self.torch = import_torch()
+
+    def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
+        tensor = self.torch.empty(size, dtype=self.torch.uint8)
+        return tensor, tensor.numpy()
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return self.torch.empty(shape, dtype=getattr(self.torch, dtype))
+
+    def copy(self, host: Any, device: Any, size: int) -> Any:
+        device[:size].copy_(host[:size])
+
+    def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
+        target[start : start + size].copy_(source[at : at + size])
+
+    def after(self, mark: Any) -> None: ...
+
+    def mark(self) -> Any: ...
+
+    def wait(self, mark: Any) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+def import_torch() -> Any:
+    """torch, or what to install."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra("torch", extra="gpu", purpose="tensors on a GPU") from None
+    return torch
+
+
+def import_cupy() -> Any:
+    """cupy, or what to install."""
+    try:
+        import cupy
+    except ImportError:
+        raise MissingExtra("cupy", extra="gpu", purpose="framework='cupy' arrays") from None
+    return cupy

@@ -1,0 +1,191 @@
+"""The pipeline: reader threads fill pinned buffers, copies run behind them, one launch decodes each buffer.
+
+::
+
+    file --pread, many threads--> pinned ring --copy stream--> device ring --decode stream--> output
+
+Compressed bytes cross the bus, never decoded ones. CRCs are taken by the reader threads, piece by piece, and combined
+per chunk, so that they cost the bus nothing. Nothing waits for a chunk: only for a free buffer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.core.columns import Column, FileColumn
+from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.files import Source
+from polyvec.gpu import plan
+from polyvec.gpu.backends import Decode, choose
+from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory
+from polyvec.kernels.checksum import crc32, crc32_combine
+
+CAPACITY = 32 << 20  # bytes of a buffer: long enough to hide the launch, short enough to start early
+RING = 6
+READ = 1 << 20  # bytes of one pread: a buffer is filled by many threads
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+def open_memory(device: str, framework: str) -> Memory:
+    """The memory of a framework on a device: ``cuda``, ``cuda:1``; ``host`` for tests."""
+    if device == "host":
+        return HostMemory()
+    if not device.startswith("cuda"):
+        raise InputError(f"unknown device {device!r}; there are cpu and cuda")
+    if framework == "torch":
+        return TorchMemory(device)
+    if framework == "cupy":
+        return CupyMemory(device)
+    raise InputError(f"unknown framework {framework!r}; there are torch and cupy")
+
+
+def load_column(
+    column: Column, *, device: str = "cuda", framework: str = "torch", backend: str = "auto", dtype: str | None = None,
+    out: Any = None, start: int = 0, stop: int | None = None, check: bool = True, threads: int | None = None,
+) -> Any:  # fmt: skip
+    """Rows of a column, decoded, on a device. ``dtype`` is float32 (default), float16 or bfloat16 for floats."""
+    stop = column.rows if stop is None else min(stop, column.rows)
+    memory = open_memory(device, framework)
+    return _load(column, memory, backend, dtype, out, start, stop, check, threads)
+
+
+def load_batches(
+    column: Column, rows: int, *, device: str = "cuda", framework: str = "torch", backend: str = "auto",
+    dtype: str | None = None, check: bool = True,
+) -> Iterator[Any]:  # fmt: skip
+    """Rows of a column, ``rows`` at a time, on a device: for files larger than its memory."""
+    memory = open_memory(device, framework)
+    for start in range(0, column.rows, rows):
+        yield _load(column, memory, backend, dtype, None, start, min(start + rows, column.rows), check, None)
+
+
+def _load(column: Column, memory: Memory, backend: str, dtype: str | None, out: Any, start: int, stop: int, check: bool,
+          threads: int | None) -> Any:  # fmt: skip
+    shape = (stop - start, *column.row_shape)
+    decoded = column.dtype.name
+    if decoded not in DTYPES:
+        return _by_blocks(column, memory, out, start, stop, decoded)
+    wanted = dtype or decoded
+    if wanted not in DTYPES:
+        raise InputError(f"unknown dtype {wanted!r}; there are {', '.join(DTYPES)}")
+    decode = choose(backend, memory)
+    buffers = plan.plan_buffers(column, start, stop, CAPACITY) if isinstance(column, FileColumn) else None
+    if out is None:
+        out = memory.empty(shape, wanted)
+    elif tuple(out.shape) != shape or str(out.dtype).removeprefix("torch.") != wanted:
+        raise InputError(f"out must be {shape} {wanted}, not {tuple(out.shape)} {out.dtype}")
+    if buffers is None:
+        return _by_blocks(column, memory, out, start, stop, wanted)
+    assert isinstance(column, FileColumn)
+    if buffers:
+        _run(column.source, buffers, memory, decode, out.reshape(-1), threads, _expected(column, start, stop) if check else {})
+    return out
+
+
+def load_codes(column: FileColumn, memory: Memory, width: int) -> Any:
+    """The stored codes of a column as they are, on the device: a flat array of bytes, ``width`` a row."""
+    buffers = plan.plan_buffers(column, 0, column.rows, CAPACITY)
+    if buffers is None:
+        raise InputError(f"column {column.name!r} ({column.encoding}) cannot be searched as it is stored on a device")
+    out = memory.empty((column.rows * width,), "uint8")
+
+    def place(device: Any, buffer: plan.Buffer, target: Any) -> None:
+        for record in buffer.table:
+            size = int(record[plan.COUNT]) // int(record[plan.WIDTH]) * width
+            start = int(record[plan.TARGET]) // int(record[plan.WIDTH]) * width
+            source = int(record[plan.SOURCE])
+            memory.place(target, start, device, source, size)
+
+    if buffers:
+        _run(column.source, buffers, memory, place, out, None, _expected(column, 0, column.rows))
+    return out
+
+
+def _expected(column: FileColumn, start: int, stop: int) -> dict[int, tuple[int, int]]:
+    """CRC and offset of each extent that is read whole, by its number."""
+    return {n: (e.crc, e.offset) for n, e in enumerate(column.extents(start, stop)) if e.crc is not None}
+
+
+def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Decode, out: Any, threads: int | None,
+         expected: dict[int, tuple[int, int]]) -> None:  # fmt: skip
+    size = max(buffer.total for buffer in buffers)
+    depth = min(RING, len(buffers))
+    ring = [(*memory.pinned(size), memory.empty((size,), "uint8")) for _ in range(depth)]
+    free: list[Any] = [None] * depth
+    found: dict[int, int] = {}
+    waiting: deque[tuple[plan.Buffer, int, list[tuple[plan.Load, int, Future[int]]]]] = deque()
+
+    def send() -> None:
+        buffer, slot, reads = waiting.popleft()
+        for load, length, future in reads:
+            crc = future.result()
+            if load.checked:
+                found[load.chunk] = crc32_combine(found[load.chunk], crc, length) if load.chunk in found else crc
+        pinned, _, on_device = ring[slot]
+        memory.after(memory.copy(pinned, on_device, buffer.total))
+        decode(on_device, buffer, out)
+        free[slot] = memory.mark()
+
+    with ThreadPoolExecutor(threads or min(16, len(os.sched_getaffinity(0)))) as pool:
+        for number, buffer in enumerate(buffers):
+            slot = number % depth
+            while len(waiting) >= depth:
+                send()
+            if free[slot] is not None:
+                memory.wait(free[slot])
+            view = ring[slot][1]
+            view[: buffer.table.nbytes] = buffer.table.reshape(-1).view(np.uint8)
+            tiles = plan.tiles_of(buffer.table)
+            view[buffer.tiles_at : buffer.total] = tiles.reshape(-1).view(np.uint8)
+            waiting.append((buffer, slot, list(_submit(pool, source, buffer, view, bool(expected)))))
+        while waiting:
+            send()
+    memory.finish()
+    for chunk, (crc, offset) in expected.items():
+        if found.get(chunk, 0) != crc:
+            raise Corrupt("a chunk fails its checksum", path=source.label, offset=offset, field="crc32",
+                          expected=f"{crc:#010x}", found=f"{found.get(chunk, 0):#010x}",
+                          remedy="restore the file from its source")  # fmt: skip
+
+
+def _submit(pool: ThreadPoolExecutor, source: Source, buffer: plan.Buffer, view: NDArray[np.uint8],
+            check: bool) -> Iterator[tuple[plan.Load, int, Future[int]]]:  # fmt: skip
+    for load in buffer.loads:
+        for at in range(0, load.size, READ):
+            length = min(READ, load.size - at)
+            target = view[load.at + at : load.at + at + length]
+            yield load, length, pool.submit(_read, source, load.offset + at, target, check and load.checked)
+
+
+def _read(source: Source, offset: int, target: NDArray[np.uint8], check: bool) -> int:
+    source.read_into(offset, target)
+    return crc32(target) if check else 0
+
+
+def _by_blocks(column: Column, memory: Any, out: Any, start: int, stop: int, dtype: str) -> Any:
+    """Decode on the CPU, copy decoded rows: for columns whose rows do not lie in the file as codes."""
+    if out is None:
+        out = memory.empty((stop - start, *column.row_shape), dtype)
+    for block in column.blocks(start=start, stop=stop, reuse=True):
+        rows = np.ascontiguousarray(block.decode())
+        at = block.start - start
+        if memory.name == "cupy":
+            out[at : at + block.rows] = memory.cupy.asarray(rows).astype(out.dtype)
+        else:
+            out[at : at + block.rows] = _tensor(memory.torch, rows).to(out.device, out.dtype)
+    return out
+
+
+def _tensor(torch: Any, rows: NDArray[Any]) -> Any:
+    if rows.dtype.name == "bfloat16":
+        return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
+    if rows.dtype in (np.uint16, np.uint32, np.uint64):
+        return torch.from_numpy(rows.astype(np.int64))
+    return torch.from_numpy(rows)

@@ -1,0 +1,217 @@
+"""Exact search over compressed rows on a device.
+
+The codes stay as the file has them. One pass computes approximate scores on the matrix units (codes and queries as
+float16, sums in float32) and keeps only the best of each tile of rows; no score matrix is ever written. The k-th best
+tile bounds the k-th best score from below, so every row that could belong to the answer lies in a tile whose best
+reaches that bound less twice the error; those few rows are scored again in float64 from their decoded values.
+
+Why it is exact: with ``e`` the rounding error of the float16 query, ``|approximate - true| <= margin`` where
+``margin = (|e| + |q| (dim + 16) 2^-23) max|a c| + 2^-21 (max|b| |sum q| + max|c|)``. Let ``t`` be the k-th highest
+tile maximum: k rows have approximate scores of at least ``t``, so the true k-th score is at least ``t - margin``, and a
+row of the answer has an approximate score of at least ``t - 2 margin``. All rows above that are candidates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.codecs import AffineUint8, Raw, SymmetricInt8
+from polyvec.core.columns import Column, FileColumn
+from polyvec.core.errors import InputError
+from polyvec.gpu.pipeline import load_codes, open_memory
+
+TILE_ROWS = 1024
+STEP = 128
+CHUNK = 1 << 18  # rows decoded at a time when norms are taken
+
+
+class DeviceIndex:
+    """A column's codes on a device, ready to be searched; made once, searched often."""
+
+    def __init__(self, column: Column, *, device: str = "cuda") -> None:
+        if not isinstance(column, FileColumn) or len(column.row_shape) != 1:
+            raise InputError(f"column {column.name!r} does not lie in a file as rows of codes; search it on the CPU")
+        self.memory: Any = open_memory(device, "torch")
+        self.torch = self.memory.torch
+        self.rows, self.dim = column.shape
+        extents = list(column.extents())
+        kinds = {type(extent.codec) for extent in extents}
+        dtypes = {extent.codec.parts(column.row_shape)["codes"][0].str for extent in extents}
+        if len(kinds) != 1 or len(dtypes) != 1 or dtypes & {"<f4", "<V2"}:
+            raise InputError(f"column {column.name!r} ({column.encoding}) has no one-kind int8 or float16 codes; "
+                             "convert it first (--encoding int8 or float16), or search on the CPU")  # fmt: skip
+        self.dtype = {"|i1": "int8", "|u1": "uint8", "<f2": "float16"}[dtypes.pop()]
+        width = self.dim * (2 if self.dtype == "float16" else 1)
+        codes = load_codes(column, self.memory, width)
+        self.codes = codes.view(getattr(self.torch, self.dtype)).reshape(self.rows, self.dim)
+        self._factors(extents, kinds.pop())
+        self._extremes()
+        self._by_metric: dict[str, tuple[Any, Any, Any, float, float, float]] = {}
+
+    def _factors(self, extents: list[Any], kind: type) -> None:
+        """How codes become values, a row: value = code * scale + minimum (or code / divisor)."""
+        torch = self.torch
+        self.divisor = 0.0
+        self.scale = self.minimum = None
+        if kind is SymmetricInt8:
+            divisors = {extent.codec.divisor for extent in extents}
+            if len(divisors) != 1:
+                raise InputError("rows with different divisors cannot be searched on a device")
+            self.divisor = divisors.pop()
+        elif kind is AffineUint8:
+            counts = torch.tensor([e.rows for e in extents])
+            for name, values in (("scale", [e.codec.scale for e in extents]), ("minimum", [e.codec.minimum for e in extents])):
+                spread = torch.repeat_interleave(torch.tensor(values, dtype=torch.float32), counts)
+                setattr(self, name, spread.to(self.codes.device))
+        elif kind is not Raw and self.dtype != "float16":
+            raise InputError(f"{kind.__name__} codes cannot be searched on a device; search on the CPU")
+
+    def decode(self, rows: Any) -> Any:
+        """Rows by a slice or indices as float32, the bits that the CPU gives."""
+        codes = self.codes[rows].to(self.torch.float32)
+        if self.divisor:
+            return codes / np.float32(self.divisor)
+        if self.scale is not None:
+            return codes * self.scale[rows][:, None] + self.minimum[rows][:, None]
+        return codes
+
+    def _extremes(self) -> None:
+        """Norms of all rows in float64, and the longest row of codes: what the error bound needs."""
+        torch = self.torch
+        self.norms = torch.empty(self.rows, dtype=torch.float64, device=self.codes.device)
+        self.code_norms = torch.empty(self.rows, dtype=torch.float32, device=self.codes.device)
+        for at in range(0, self.rows, CHUNK):
+            part = slice(at, min(at + CHUNK, self.rows))
+            self.norms[part] = torch.linalg.vector_norm(self.decode(part).double(), dim=1)
+            self.code_norms[part] = torch.linalg.vector_norm(self.codes[part].double(), dim=1).float()
+        if not bool(torch.isfinite(self.norms).all()):
+            raise InputError("some rows hold NaN or infinity; search them on the CPU")
+
+    def _weights(self, metric: str) -> tuple[Any, Any, Any, float, float, float]:
+        """Row factors a, b, c of a metric's key, and the largest |a c|, |b|, |c|. None stands for plain codes."""
+        if metric in self._by_metric:
+            return self._by_metric[metric]
+        torch = self.torch
+        a = self.scale if self.scale is not None else torch.full((self.rows,), 1.0 / self.divisor if self.divisor else 1.0,
+                                                                device=self.codes.device)  # fmt: skip
+        b = self.minimum if self.minimum is not None else torch.zeros_like(a)
+        c = torch.zeros_like(a)
+        if metric == "cosine":
+            inverse = torch.where(self.norms > 0, 1.0 / self.norms, 0.0).float()
+            a, b = a * inverse, b * inverse
+        elif metric == "l2":
+            a, b, c = 2 * a, 2 * b, -(self.norms**2).float()
+        largest = (float((a.abs() * self.code_norms).max()), float(b.abs().max()), float(c.abs().max()))
+        self._by_metric[metric] = (a, b, c, *largest)
+        return self._by_metric[metric]
+
+    def search(self, queries: NDArray[Any], k: int, metric: str = "ip") -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Rows and scores of the best k, best first, ties by lowest row: shape (queries, k)."""
+        torch = self.torch
+        device = self.codes.device
+        exact = np.asarray(queries, np.float64)
+        # The factor a belongs to the metric; the rows' own divisor is left out of plain scores and put back in the margin.
+        a, b, c, longest, most_b, most_c = self._weights(metric)
+        plain = metric == "ip" and self.scale is None
+        largest = np.abs(exact).max(axis=1, initial=0.0)
+        unit = np.where(largest > 0, largest, 1.0)
+        rounded = (exact / unit[:, None]).astype(np.float16)
+        error = np.linalg.norm(exact - rounded.astype(np.float64) * unit[:, None], axis=1)
+        length, sums = np.linalg.norm(exact, axis=1), exact.sum(axis=1)
+        margin = (error + length * (self.dim + 16) * 2.0**-23) * longest + 2.0**-21 * (most_b * np.abs(sums) + most_c)
+        margin += 1e-30
+        factor = 1.0 / self.divisor if self.divisor and plain else 1.0
+        margin = margin / (unit * factor)  # kernels work on queries scaled by 1/unit
+        on_device = torch.from_numpy(rounded).to(device)
+        scaled_sums = torch.from_numpy((sums / unit).astype(np.float32)).to(device)
+        if metric == "l2":
+            # c is not multiplied by the query: scale it per query instead of scaling the query.
+            return self._scored(exact, np.ones_like(unit), exact.astype(np.float16), k, metric)
+        return self._run(exact, on_device, scaled_sums, margin, k, metric, plain)
+
+    def _scored(self, exact: NDArray[np.float64], unit: Any, rounded: NDArray[np.float16], k: int, metric: str
+                ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
+        """The l2 path: queries are not scaled; those that float16 cannot hold are refused."""
+        if not np.isfinite(rounded).all():
+            raise InputError("a query has values beyond float16's range; search on the CPU")
+        torch = self.torch
+        _a, _b, _c, longest, most_b, most_c = self._weights(metric)
+        error = np.linalg.norm(exact - rounded.astype(np.float64), axis=1)
+        length, sums = np.linalg.norm(exact, axis=1), exact.sum(axis=1)
+        margin = (error + length * (self.dim + 16) * 2.0**-23) * longest + 2.0**-21 * (most_b * np.abs(sums) + most_c) + 1e-30
+        device = self.codes.device
+        return self._run(exact, torch.from_numpy(rounded).to(device), torch.from_numpy(sums.astype(np.float32)).to(device),
+                         margin, k, metric, plain=False)  # fmt: skip
+
+    def _run(self, exact: NDArray[np.float64], queries: Any, sums: Any, margin: NDArray[np.float64], k: int, metric: str,
+             plain: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
+        import triton
+
+        from polyvec.gpu.triton_search import best_of_tiles, rows_of_pairs
+
+        torch = self.torch
+        device = self.codes.device
+        a, b, c = self._weights(metric)[:3]
+        count = len(exact)
+        tiles = triton.cdiv(self.rows, TILE_ROWS)
+        best = torch.empty((count, tiles), dtype=torch.float32, device=device)
+        depth = min(128, max(16, triton.next_power_of_2(self.dim)))
+        block = min(128, max(16, triton.next_power_of_2(count)))
+        best_of_tiles[(tiles, triton.cdiv(count, block))](
+            self.codes, queries, a, b, c, sums, best, self.rows, self.dim, count, tiles, ROWS=TILE_ROWS, STEP=STEP,
+            QUERIES=block, DEPTH=depth, PLAIN=plain, WHOLE=self.dim % depth == 0, num_warps=8, num_stages=3,
+        )  # fmt: skip
+        bound = torch.from_numpy(margin).to(device)
+        floor = self._floor(best, k, bound)
+        pair_query, pair_tile = torch.nonzero(best >= floor[:, None], as_tuple=True)
+        room = max(65536, 64 * count * k)
+        while True:
+            found = torch.zeros(1, dtype=torch.int32, device=device)
+            out_query = torch.empty(room, dtype=torch.int64, device=device)
+            out_row = torch.empty(room, dtype=torch.int64, device=device)
+            if len(pair_query):
+                rows_of_pairs[(len(pair_query),)](
+                    self.codes, queries, a, b, c, sums, pair_query, pair_tile, floor, found, out_query, out_row, self.rows,
+                    self.dim, room, ROWS=TILE_ROWS, STEP=STEP, DEPTH=depth, PLAIN=plain, num_warps=4,
+                )  # fmt: skip
+            total = int(found.item())
+            if total <= room:
+                break
+            room = total
+        return self._rerank(exact, out_query[:total], out_row[:total], k, metric)
+
+    def _floor(self, best: Any, k: int, margin: Any) -> Any:
+        """For each query, the approximate score below which no row of the answer lies."""
+        torch = self.torch
+        if best.shape[1] >= k:
+            kth = torch.topk(best, k, dim=1).values[:, -1]
+        else:
+            kth = torch.full((len(best),), float("-inf"), device=best.device)  # fewer tiles than k: all rows are candidates
+        lowered = kth.double() - 2 * margin
+        return torch.nextafter(lowered.float(), torch.tensor(float("-inf"), device=best.device))
+
+    def _rerank(self, exact: NDArray[np.float64], query: Any, row: Any, k: int, metric: str
+                ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
+        """float64 scores of the candidates, and the best k of each query."""
+        torch = self.torch
+        asked = torch.from_numpy(exact).to(self.codes.device)
+        keys = torch.empty(len(row), dtype=torch.float64, device=self.codes.device)
+        for at in range(0, len(row), CHUNK):
+            part = slice(at, at + CHUNK)
+            rows = self.decode(row[part]).double()
+            q = asked[query[part]]
+            if metric == "l2":
+                keys[part] = -((rows - q) ** 2).sum(dim=1)
+            else:
+                keys[part] = (rows * q).sum(dim=1)
+                if metric == "cosine":
+                    norms = self.norms[row[part]] * torch.linalg.vector_norm(q, dim=1)
+                    keys[part] = torch.where(norms > 0, keys[part] / norms, 0.0)
+        queries, found, scores = query.cpu().numpy(), row.cpu().numpy(), keys.cpu().numpy()
+        order = np.lexsort((found, -scores, queries))
+        starts = np.searchsorted(queries[order], np.arange(len(exact)))
+        chosen = order[starts[:, None] + np.arange(k)[None, :]]
+        return found[chosen], -scores[chosen] if metric == "l2" else scores[chosen]

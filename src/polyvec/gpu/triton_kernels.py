@@ -1,0 +1,91 @@
+"""The decode kernel in Triton; also runs in Triton's interpreter on the CPU, which is how it is tested everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def decode_tiles(bytes_ptr, halves_ptr, words_ptr, table_ptr, tiles_ptr, out_ptr, TILE: tl.constexpr, OUT: tl.constexpr,
+                 ALIGNED: tl.constexpr, KINDS: tl.constexpr):  # fmt: skip
+    """One program decodes one tile of one piece. The three pointers are the same buffer as u8, u16 and i32."""
+    tile = tl.program_id(0)
+    number = tl.load(tiles_ptr + 2 * tile)
+    begin = tl.load(tiles_ptr + 2 * tile + 1)
+    record = table_ptr + 8 * number
+    source = tl.load(record)
+    target = tl.load(record + 1) + begin
+    count = tl.load(record + 2) - begin
+    kind = tl.load(record + 3)
+    a = tl.load(record + 4).to(tl.int32).to(tl.float32, bitcast=True)
+    b = tl.load(record + 5).to(tl.int32).to(tl.float32, bitcast=True)
+    if ALIGNED:
+        target = tl.multiple_of(target, 16)
+    source = tl.multiple_of(source, 16)
+    lane = tl.arange(0, TILE)
+    inside = lane < count
+    if KINDS == 1 and kind <= 2:
+        if kind == 0:
+            bits = tl.load(words_ptr + (source // 4 + begin) + lane, mask=inside, other=0)
+            _store(out_ptr, target, lane, inside, bits.to(tl.float32, bitcast=True), OUT)
+        else:
+            h = tl.load(halves_ptr + (source // 2 + begin) + lane, mask=inside, other=0).to(tl.int32) & 0xFFFF
+            wide = (h << 16).to(tl.float32, bitcast=True)
+            half = _half_value(h)
+            _store(out_ptr, target, lane, inside, tl.where(kind == 1, half, wide), OUT)
+    if KINDS == 0 and kind >= 3:
+        raw = tl.load(bytes_ptr + (source + begin) + lane, mask=inside, other=0)
+        if kind == 3:
+            _store(out_ptr, target, lane, inside, raw.to(tl.float32) * a + b, OUT)
+        else:
+            signed = raw.to(tl.int8, bitcast=True).to(tl.float32)
+            if kind == 4:
+                _store(out_ptr, target, lane, inside, tl.div_rn(signed, a + 0.0 * signed), OUT)
+            else:
+                dim = tl.load(record + 6)
+                extra = tl.load(record + 7)
+                scale = tl.load(words_ptr + extra // 4 + (begin + lane) // dim, mask=inside, other=0)
+                _store(out_ptr, target, lane, inside, signed * scale.to(tl.float32, bitcast=True), OUT)
+
+
+@triton.jit
+def _half_value(h):
+    exact = h.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+    broken = ((h & 0x7C00) == 0x7C00) & ((h & 0x3FF) != 0)
+    kept = ((h & 0x8000) << 16) | 0x7F800000 | ((h & 0x3FF) << 13)
+    return tl.where(broken, kept.to(tl.float32, bitcast=True), exact)
+
+
+@triton.jit
+def _store(out_ptr, target, lane, inside, value, OUT: tl.constexpr):
+    if OUT == 0:
+        tl.store(out_ptr + target + lane, value, mask=inside)
+    if OUT == 1:
+        tl.store(out_ptr + target + lane, value.to(tl.float16), mask=inside)
+    if OUT == 2:  # rounded to nearest even by hand: the interpreter's cast would cut
+        u = value.to(tl.int32, bitcast=True)
+        rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16
+        broken = (u & 0x7FFFFFFF) > 0x7F800000
+        tl.store(out_ptr + target + lane, tl.where(broken, (u >> 16) | 0x40, rounded).to(tl.int16), mask=inside)
+
+
+def launch(buffer: Any, table: Any, tiles: Any, out: Any, *, wide: bool, narrow: bool, aligned: bool,
+           count: int) -> None:  # fmt: skip
+    """Decode a buffer of bytes (a torch uint8 tensor) into ``out`` (flat); ``wide``/``narrow`` say which kinds it holds."""
+    import torch
+
+    from polyvec.gpu.plan import TILE
+
+    code = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}[out.dtype]
+    if code == 2:
+        out = out.view(torch.int16)
+    halves, words = buffer.view(torch.int16), buffer.view(torch.int32)
+    for kinds, wanted in ((0, narrow), (1, wide)):
+        if wanted:
+            decode_tiles[(count,)](
+                buffer, halves, words, table, tiles, out, TILE=TILE, OUT=code, ALIGNED=aligned, KINDS=kinds,
+                num_warps=8, enable_fp_fusion=False,
+            )  # fmt: skip

@@ -1,0 +1,158 @@
+"""What is searched: a path, shards, a collection, a column or an array, as a stream of row blocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec import formats
+from polyvec.core.blocks import MAX_BLOCK_BYTES, cast
+from polyvec.core.collection import Collection
+from polyvec.core.columns import ArrayColumn, Column
+from polyvec.core.errors import InputError
+from polyvec.core.records import Filter
+from polyvec.neighbors.scan import RowBlock
+
+Rows = NDArray[Any]
+Base = str | os.PathLike[str] | Sequence[str] | Collection | Column | Rows
+Where = Mapping[str, Any] | Filter | NDArray[np.bool_]
+
+BLOCK_BYTES = MAX_BLOCK_BYTES // 2  # as the kernels take it; one block is scanned while the next is read
+
+
+@contextmanager
+def opened(base: Base, column: str | None = None) -> Iterator[tuple[Collection, Column]]:
+    """The collection and the column to search; a path is closed again, what was given stays open."""
+    if isinstance(base, Collection):
+        yield base, pick_column(base, column)
+    elif isinstance(base, Column):
+        yield Collection({base.name: base}), base
+    elif isinstance(base, (str, os.PathLike)):
+        with formats.open(base) as collection:
+            yield collection, pick_column(collection, column)
+    elif isinstance(base, (list, tuple)) and base and all(isinstance(b, (str, os.PathLike)) for b in base):
+        with formats.open_many([os.fspath(b) for b in base]) as collection:
+            yield collection, pick_column(collection, column)
+    else:
+        array = np.asarray(base)
+        array = array[None, :] if array.ndim == 1 else array
+        collection = Collection.from_arrays(array)
+        yield collection, collection.vectors
+
+
+def pick_column(collection: Collection, name: str | None) -> Column:
+    """The named column, else the main one."""
+    if name is None:
+        return collection.vectors
+    if name not in collection.columns:
+        raise InputError(f"no column {name!r}; there are {', '.join(collection.columns)}")
+    return collection.columns[name]
+
+
+def check_vectors(column: Column, label: str = "the base") -> None:
+    """`InputError` unless the column holds vectors that can be scored."""
+    if len(column.row_shape) != 1:
+        raise InputError(f"{label}: column {column.name!r} has shape {column.shape}; expected rows of numbers")
+    if column.dtype.kind == "b" or (column.dtype.kind in "iu" and column.dtype.itemsize > 1):
+        raise InputError(
+            f"{label}: column {column.name!r} holds {column.dtype} whole numbers, such as ids, not vectors; "
+            "name a column of floats, int8 or uint8"
+        )
+
+
+def scorable(rows: Rows) -> Rows:
+    """Rows in a dtype the kernels take, without any loss: float32, float64, int8 or uint8."""
+    if rows.dtype in (np.float32, np.float64, np.int8, np.uint8):
+        return np.ascontiguousarray(rows)
+    if rows.dtype.itemsize > 4:
+        return np.ascontiguousarray(rows, np.float64)
+    return np.ascontiguousarray(cast(rows, np.dtype(np.float32)))
+
+
+def memory_view(column: Column) -> Rows | None:
+    """The column's rows where they are in memory already, as the kernels take them; else None."""
+    if not isinstance(column, ArrayColumn):
+        return None
+    view = column.view()
+    usable = view is not None and view.flags.c_contiguous and view.dtype in (np.float32, np.float64, np.int8, np.uint8)
+    return view if usable else None
+
+
+def block_rows(column: Column) -> int:
+    """Rows of a block: about BLOCK_BYTES as float32."""
+    return max(1, BLOCK_BYTES // max(1, column.row_shape[0] * max(4, column.dtype.itemsize)))
+
+
+def row_blocks(
+    column: Column,
+    *,
+    mask: Callable[[int, int], NDArray[np.bool_]] | None = None,
+    start: int = 0,
+    stop: int | None = None,
+) -> Iterator[RowBlock]:
+    """The column as blocks; one is read ahead on a thread of its own. `mask(start, stop)` selects rows."""
+    stop = column.rows if stop is None else stop
+    step = block_rows(column)
+    view = memory_view(column)
+    if view is not None:
+        for at in range(start, stop, step):
+            yield _select(at, view[at : min(at + step, stop)], mask)
+        return
+    with ThreadPoolExecutor(1) as ahead:
+        next_rows = ahead.submit(_read, column, start, min(start + step, stop)) if start < stop else None
+        for at in range(start, stop, step):
+            assert next_rows is not None
+            rows = next_rows.result()
+            after = at + step
+            next_rows = ahead.submit(_read, column, after, min(after + step, stop)) if after < stop else None
+            yield _select(at, rows, mask)
+
+
+def _read(column: Column, start: int, stop: int) -> Rows:
+    return scorable(column[start:stop])
+
+
+def _select(at: int, rows: Rows, mask: Callable[[int, int], NDArray[np.bool_]] | None) -> RowBlock:
+    if mask is None:
+        return RowBlock(at, len(rows), rows)
+    chosen = np.flatnonzero(mask(at, at + len(rows)))
+    return RowBlock(at, len(chosen), np.ascontiguousarray(rows[chosen]), ids=chosen + at)
+
+
+def make_mask(collection: Collection, where: Where | None) -> Callable[[int, int], NDArray[np.bool_]] | None:
+    """A filter as a function of a range of rows: fields and their values, a predicate of a record, or a mask."""
+    if where is None:
+        return None
+    if isinstance(where, np.ndarray):
+        if where.shape != (collection.rows,) or where.dtype != bool:
+            raise InputError(f"a mask must hold one bool a row ({collection.rows}), not {where.shape} of {where.dtype}")
+        given = where
+        return lambda start, stop: given[start:stop]
+    records = collection.records
+    if records is None:
+        raise InputError("a filter needs records, and the collection has none")
+    if isinstance(where, Mapping):
+        wanted = dict(where)
+        unknown = [name for name in wanted if name not in records.fields]
+        if unknown and len(records):
+            raise InputError(f"records have no field {unknown[0]!r}; the first record has {', '.join(records.fields)}")
+
+        def test(record: Mapping[str, Any]) -> bool:
+            return all(_same(record.get(name), value) for name, value in wanted.items())
+    else:
+        test = where  # type: ignore[assignment]
+    found = records
+    return lambda start, stop: np.fromiter((bool(test(r)) for r in found.iterate(start, stop)), bool, stop - start)
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Equal, or equal as text: a command line has only text. Several wanted values mean any of them."""
+    if isinstance(wanted, (list, tuple, set, frozenset)):
+        return any(_same(found, one) for one in wanted)
+    return bool(found == wanted) or (isinstance(wanted, str) and found is not None and str(found) == wanted)

@@ -1,0 +1,108 @@
+"""HTML pages of the reports: one file, inline style and SVG, nothing fetched, no script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from polyvec.neighbors import charts
+from polyvec.neighbors.quality import ERROR_BINS, Entry, Quality
+
+STYLE = """
+:root{color-scheme:light dark;--ink:#1f2933;--soft:#5b6672;--line:#d9dee4;--paper:#fff;--band:#f5f7f9}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--soft:#9aa5b1;--line:#39424d;--paper:#14181d;--band:#1c2229}}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
+body{max-width:70rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.5rem;margin:0 0 .3rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}p{color:var(--soft);margin:.2rem 0}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{padding:.35rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
+th:first-child,td:first-child{text-align:left}thead th{background:var(--band);font-weight:600}
+tr.best td{background:var(--band);font-weight:600}.wide{overflow-x:auto}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:1.5rem}
+svg{width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
+svg .tick{fill:var(--soft);font-size:11px}
+svg .title{font-weight:600;font-size:13px}svg .mark{font-size:10.5px}svg .grid{stroke:var(--line);stroke-width:.6}
+svg .axis{stroke:var(--soft)}
+"""
+
+
+def page(title: str, lead: Sequence[str], body: Sequence[str]) -> str:
+    """A whole page of parts that are HTML already; `lead` is plain text."""
+    head = "".join(f"<p>{escape(line)}</p>" for line in lead)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width"><title>{escape(title)}</title><style>{STYLE}</style></head><body>'
+        f"<h1>{escape(title)}</h1>{head}{''.join(body)}</body></html>\n"
+    )
+
+
+def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, best: int | None = None) -> str:
+    """A table of plain text; row `best` stands out."""
+    head = "".join(f"<th>{escape(h)}</th>" for h in headings)
+    lines = []
+    for number, row in enumerate(rows):
+        cells = "".join(f"<td>{escape(str(cell))}</td>" for cell in row)
+        lines.append(f'<tr class="best">{cells}</tr>' if number == best else f"<tr>{cells}</tr>")
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def quality_rows(report: Quality) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of the quality table, for text and HTML alike."""
+    ks = [r.k for r in next((e.recalls for e in report.entries if e.recalls), ())]
+    headings = ["encoding", "bytes", "ratio", "max error", "mean error", "max 1-cos", "mean 1-cos", "norm drift"]
+    headings += [f"recall@{k}" for k in ks]
+    return headings, [_cells(entry, ks) for entry in report.entries]
+
+
+def _cells(entry: Entry, ks: Sequence[int]) -> list[str]:
+    start = [entry.name, f"{entry.bytes:,}", f"{entry.ratio:.2f}x"]
+    if entry.failed is not None:
+        return [*start, *["-"] * (5 + len(ks))]
+    figures = (entry.max_error, entry.mean_error, entry.max_distortion, entry.mean_distortion, entry.norm_drift)
+    shown = [f"{value:.2e}" for value in figures]
+    for k in ks:
+        found = entry.recall(k)
+        shown.append(
+            "-"
+            if found is None
+            else f"{found.recall:.4f} ±{max(found.high - found.recall, found.recall - found.low):.4f}"
+        )
+    return [*start, *shown]
+
+
+def quality_lead(report: Quality) -> list[str]:
+    """What was measured, in sentences."""
+    held = "held out of the base" if report.held_out else "given"
+    lead = [
+        f"{report.rows:,} rows x {report.dim} {report.dtype}, {report.bytes:,} bytes raw.",
+        f"Measured on {report.measured_rows:,} rows with {report.queries:,} queries {held}, metric {report.metric}; "
+        "queries stay in full precision. Recall is fair to ties; ± is the 95 % interval.",
+    ]
+    if report.skipped_rows:
+        lead.append(f"{report.skipped_rows:,} rows that are not finite were left out.")
+    if report.suggestion is not None and report.target is not None:
+        k, share = report.target
+        lead.append(f"Smallest encoding that holds recall@{k} of {share:g}: {report.suggestion}.")
+    lead += [f"{e.name} could not be measured: {e.failed}" for e in report.entries if e.failed is not None]
+    return lead
+
+
+def quality_page(report: Quality) -> str:
+    """The quality report as one HTML file."""
+    headings, rows = quality_rows(report)
+    best = next((i for i, e in enumerate(report.entries) if e.name == report.suggestion), None)
+    ks = [r.k for r in next((e.recalls for e in report.entries if e.recalls), ())]
+    plots = []
+    for k in ks:
+        marks = [
+            (e.name, e.bytes / max(1, report.rows), r.recall) for e in report.entries if (r := e.recall(k)) is not None
+        ]
+        plots.append(
+            charts.points(f"recall@{k} against size", marks, x="bytes a row", y=f"recall@{k}", log_x=True, high=1.0)
+        )
+    shown = [(e.name, e.error_histogram) for e in report.entries if e.error_histogram]
+    plots.append(charts.lines("error of a value", list(ERROR_BINS), shown, x="absolute error", y="values", log_x=True))
+    plots.append(charts.bars("length of a row", *report.norm_histogram, x="norm"))
+    body = [html_table(headings, rows, best=best), "<h2>Plots</h2>", f'<div class="plots">{"".join(plots)}</div>']
+    notes = "".join(f"<p><b>{escape(e.name)}</b>: {escape(e.title)}</p>" for e in report.entries)
+    return page(f"Quality of {report.source}", quality_lead(report), [*body, "<h2>Encodings</h2>", notes])

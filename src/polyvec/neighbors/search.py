@@ -1,0 +1,129 @@
+"""search: the best k rows of any collection for each query, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.core.collection import Collection
+from polyvec.core.columns import Column
+from polyvec.core.errors import InputError
+from polyvec.core.format import Progress
+from polyvec.core.vocab import Strings
+from polyvec.neighbors.base import Base, Where, check_vectors, make_mask, opened, row_blocks, scorable
+from polyvec.neighbors.metric import parse_metric
+from polyvec.neighbors.scan import Scan, check_queries
+
+if TYPE_CHECKING:
+    from polyvec.neighbors.index import Index
+
+Rows = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """The best of each query, best first, shape (queries, k).
+
+    `rows` are row numbers, `ids` the collection's own ids (the rows where it has none), `scores` are float64:
+    inner product, cosine, or squared distance. Where fewer rows than k passed a filter, row -1 and score NaN.
+    """
+
+    rows: NDArray[np.int64]
+    ids: NDArray[Any]
+    scores: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        scores = [[None if np.isnan(s) else float(s) for s in row] for row in self.scores]
+        return {"rows": self.rows.tolist(), "ids": self.ids.tolist(), "scores": scores}
+
+
+def search(
+    base: Base,
+    queries: Base,
+    k: int = 10,
+    metric: str = "ip",
+    *,
+    where: Where | None = None,
+    column: str | None = None,
+    index: Index | None = None,
+    threads: int | None = None,
+    progress: Progress | bool | None = None,
+) -> Hits:
+    """The best k rows of `base` for each query: the rows and scores of a float64 brute force, ties by lowest row.
+
+    `base` and `queries` are paths, collections, columns or arrays; files are read in blocks, never whole.
+    `where` keeps rows whose record has these field values (a mapping), passes a predicate, or is True in a mask.
+    `index` is an `Index` of this base. Rows with a NaN or an infinity have no score and come last.
+
+    >>> import numpy as np
+    >>> search(np.eye(3, dtype=np.float32), np.array([0, 2, 1], np.float32), k=2).rows
+    array([[1, 2]])
+    """
+    chosen = parse_metric(metric)
+    with opened(base, column) as (collection, vectors), opened(queries) as (_, asked):
+        check_vectors(vectors)
+        if len(asked.row_shape) != 1:
+            raise InputError(f"queries must be rows of numbers; found shape {asked.shape}")
+        if asked.dtype.kind in "iu" and asked.dtype.itemsize > 1 and not isinstance(queries, np.ndarray):
+            check_vectors(asked, "the queries")
+        check_k(k, vectors, asked.row_shape[0])
+        probes = check_queries(scorable(asked.to_numpy()), chosen)
+        report = _reporter(progress)
+        if index is not None:
+            if where is not None:
+                raise InputError("an index cannot be combined with a filter; leave one of them out")
+            index.check(vectors)
+            rows, scores = index.scan(probes, k=k, metric=chosen, threads=threads)
+        else:
+            scan = Scan(probes, k=k, metric=chosen, threads=threads)
+            for block in row_blocks(vectors, mask=make_mask(collection, where)):
+                scan.feed(block)
+                if report is not None:
+                    report(min(block.first + (block.count if where is None else 0), vectors.rows), vectors.rows)
+            rows, scores = scan.result()
+            if report is not None:
+                report(vectors.rows, vectors.rows)
+        return Hits(rows, _ids_of(collection, vectors, rows), scores)
+
+
+def check_k(k: int, vectors: Column, dim: int) -> None:
+    """`InputError` for an empty base, a k that cannot be had, or dimensions that differ."""
+    if not vectors.rows:
+        raise InputError("the base is empty; there is nothing to search")
+    if k < 1:
+        raise InputError(f"k is {k}; it must be at least 1")
+    if k > vectors.rows:
+        raise InputError(f"k is {k} and the base has only {vectors.rows} rows; ask for at most {vectors.rows}")
+    if dim != vectors.row_shape[0]:
+        raise InputError(f"the queries have {dim} dimensions and the base has {vectors.row_shape[0]}; they must agree")
+
+
+def _reporter(progress: Progress | bool | None) -> Callable[[int, int], object] | None:
+    if progress is True:
+        from polyvec.core.progress import bar
+
+        return bar()
+    return progress or None
+
+
+def _ids_of(collection: Collection, vectors: Column, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """The ids of rows; the rows themselves where the collection has no ids for this column."""
+    ids = collection.ids
+    if ids is None or vectors.rows != collection.rows:
+        return rows
+    real = np.maximum(rows, 0)
+    if isinstance(ids, Strings):
+        found = np.array([ids[int(row)] for row in real.ravel()], object).reshape(rows.shape)
+        found[rows < 0] = None
+        return found
+    values = ids.take(real.ravel()).reshape(rows.shape).astype(np.int64)
+    values[rows < 0] = -1
+    return values

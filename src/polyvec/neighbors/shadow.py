@@ -1,0 +1,213 @@
+"""A cheap stand-in for a block of rows, with a proven bound on what it leaves out.
+
+A shadow row is `scale * codes + center`; its codes are int8 (one scale a row), or float32 rows as they are.
+`error` bounds the length of what is missing, `hat` the length of the shadow itself. Nothing here is an
+estimate: every rounding of the measurement is added to the bound (docs/exact-search.md has the sums).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.kernels.paths import native
+from polyvec.neighbors import reference
+from polyvec.neighbors.metric import Metric
+
+Rows = NDArray[Any]
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+
+# Rounding of the float32 sums in the filter, of their inputs and of the float64 scores: far above all of them,
+# far below what int8 leaves out.
+SLACK = 2.0**-18
+HUGE = 1e37  # lengths above it could overflow a float32 sum
+
+
+@dataclass(frozen=True, slots=True)
+class RowTerms:
+    """What a metric needs of each row, in float32: see native/sieves.hpp."""
+
+    A: Singles
+    E: Singles
+    N: Singles
+    H: Singles
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What all shadows of one search share: the center they are measured from and the unit of length."""
+
+    center: Singles | None
+    unit: float
+
+    @property
+    def center_norm(self) -> float:
+        return 0.0 if self.center is None else float(np.sqrt(np.sum(self.center.astype(np.float64) ** 2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """Codes of a block and, one entry a row, the measures that bound every score."""
+
+    codes: NDArray[Any]  # int8, or float32 rows
+    scale: Singles
+    error: Singles
+    hat: Singles
+    norm: Floats  # |x|; NaN: the row holds a NaN or an infinity and has no score
+    half: Floats  # |x - center|^2 / 2
+    along: Floats  # center . (x - center)
+    frame: Frame
+
+    @property
+    def rows(self) -> int:
+        return len(self.scale)
+
+    def terms(self, metric: Metric) -> RowTerms:
+        """The row terms of a metric; rows that cannot be bounded get an infinite error and stay candidates."""
+        unit, middle = self.frame.unit, self.frame.center_norm
+        scale, error, hat = (v.astype(np.float64) for v in (self.scale, self.error, self.hat))
+        with np.errstate(all="ignore"):
+            lost = np.isnan(self.norm)
+            if metric is Metric.COSINE:
+                zero = self.norm == 0
+                by = np.where(zero | lost, 1.0, self.norm)
+                a, e = scale / by, error / by
+                n = (hat + error + middle * 2.0**-12) / by
+                h = (self.along + middle * middle) / (by * (middle or 1.0))
+                for term in (a, e, n, h):
+                    term[zero] = 0.0
+            else:
+                a, e, n = scale / unit, error / unit, (hat + error) / unit
+                if metric is Metric.L2:
+                    h = -self.half * (1 - SLACK) / (unit * unit)
+                else:
+                    h = self.along / (unit * (middle or 1.0))
+            out = [
+                a.astype(np.float32),
+                (e * (1 + SLACK) + 1e-36).astype(np.float32),
+                (n * (1 + SLACK) + 1e-36).astype(np.float32),
+                h.astype(np.float32),
+            ]
+            loose = ~(np.isfinite(out[0]) & np.isfinite(out[1]) & np.isfinite(out[2]) & np.isfinite(out[3]))
+            out[0][loose | lost] = 0
+            out[2][loose] = 0
+            out[3][loose | lost] = 0
+            out[1][loose] = np.inf
+            out[1][lost] = 0
+            out[2][lost] = -np.inf
+        return RowTerms(*out)
+
+
+def choose_frame(sample: Rows) -> Frame:
+    """A frame from some rows: a center only where it shortens them clearly, a unit near their usual length.
+
+    Any frame is correct; a good one makes the bounds tight.
+    """
+    rows = np.asarray(sample, np.float64)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    with np.errstate(all="ignore"):
+        if not len(rows):
+            return Frame(None, 1.0)
+        mean = np.clip(rows.mean(axis=0), -HUGE, HUGE).astype(np.float32)
+        plain = np.sqrt((rows**2).sum(axis=1))
+        centred = np.sqrt(((rows - mean) ** 2).sum(axis=1))
+        use = bool(np.median(centred) < 0.9 * np.median(plain)) and bool(np.isfinite(mean).all())
+        lengths = centred if use else plain
+        lengths = lengths[np.isfinite(lengths) & (lengths > 0)]
+        usual = float(np.median(lengths)) if len(lengths) else 1.0
+        unit = float(2.0 ** np.clip(np.round(np.log2(usual)), -120, 120))
+    return Frame(mean if use else None, unit)
+
+
+def split(pool: ThreadPoolExecutor | None, threads: int, n: int, work: Callable[[int, int], object]) -> None:
+    """Call work(start, stop) over [0, n) on the pool, in `threads` equal pieces."""
+    pieces = [(n * i // threads, n * (i + 1) // threads) for i in range(threads)]
+    pieces = [p for p in pieces if p[0] < p[1]]
+    if pool is None or len(pieces) < 2:
+        for start, stop in pieces:
+            work(start, stop)
+        return
+    others = [pool.submit(work, *piece) for piece in pieces[1:]]
+    work(*pieces[0])
+    for other in others:
+        other.result()
+
+
+def cast_shadow(
+    rows: Rows, frame: Frame, *, narrow: bool, pool: ThreadPoolExecutor | None = None, threads: int = 1
+) -> Shadow:
+    """The shadow of float32 or float64 rows: int8 codes where `narrow`, else float32 rows."""
+    n, dim = rows.shape
+    exact_copy = rows.dtype == np.float32 and frame.center is None
+    codes = np.empty((n, dim), np.int8) if narrow else None
+    copy = np.empty((n, dim), np.float32) if not narrow and not exact_copy else None
+    scale, residue, peak = (np.empty(n, np.float32) for _ in range(3))
+    squares = np.empty(n, np.int32)
+    norm2, centred2, along = (np.empty(n) for _ in range(3))
+    compiled = native()
+    kernel = reference.shadow if compiled is None else compiled.shadow
+
+    def work(start: int, stop: int) -> None:
+        kernel(rows, frame.center, codes, copy, scale, residue, peak, squares, norm2, centred2, along, start, stop)
+
+    split(pool, threads, n, work)
+    with np.errstate(all="ignore"):
+        length = np.sqrt(centred2)
+        tiny = dim * 1e-44
+        if narrow:
+            # y / scale is rounded twice and scale * (1 / scale) once: 2^-21 of the length holds them all; the
+            # residue is a float32 sum of dim / 16 + 4 additions.
+            error = scale * np.sqrt(residue.astype(np.float64)) * (1 + (dim / 8 + 32) * 2.0**-24) + length * 2.0**-21
+            error = np.where(scale == 0, length * (1 + 2.0**-20), error) + tiny
+            hat = scale * np.sqrt(squares.astype(np.float64))
+        else:
+            # (dim + 2) 2^-24 is above every order of float32 additions; underflow costs 2^-149 a product.
+            gamma = (dim + 4) * 2.0**-24
+            error = length * ((2.0**-22 if copy is not None else 0.0) + gamma / max(1 - gamma, 2.0**-20)) + tiny * 8
+            hat = length.copy()
+            error[length > HUGE] = np.inf
+        error[~np.isfinite(peak)] = np.inf
+        norm = np.sqrt(norm2)
+        # float32 rows with an infinite square hold a NaN or an infinity; float64 ones may only be long.
+        lost = ~np.isfinite(norm2) if rows.dtype == np.float32 else np.isnan(norm2)
+        norm[lost] = np.nan
+        if not narrow:
+            scale[:] = 1
+    body = codes if codes is not None else (rows if copy is None else copy)
+    return Shadow(body, scale, _round_up(error), _round_up(hat), norm, centred2 / 2, along, frame)
+
+
+def adopt_codes(rows: NDArray[np.int8] | NDArray[np.uint8], frame: Frame | None = None) -> Shadow:
+    """The shadow of int8 or uint8 rows: themselves, without any error (uint8 is shifted by 128)."""
+    n, dim = rows.shape
+    codes = rows if rows.dtype == np.int8 else (rows ^ np.uint8(0x80)).view(np.int8)
+    center = None if rows.dtype == np.int8 else np.full(dim, 128, np.float32)
+    squares = np.empty(n)
+    totals = np.zeros(n)
+    step = max(1, (1 << 22) // max(dim, 1))
+    for start in range(0, n, step):
+        wide = codes[start : start + step].astype(np.float32)
+        # Sums of at most 2^14 * dim are exact in float32 up to dim 1024 and in float64 always.
+        wide = wide if dim <= 1024 else wide.astype(np.float64)
+        squares[start : start + step] = np.einsum("ij,ij->i", wide, wide)
+        if center is not None:
+            totals[start : start + step] = wide.sum(axis=1)
+    along = totals * 128.0
+    norm = np.sqrt(squares + 2 * along + (0 if center is None else dim * 16384.0))
+    if frame is None:
+        usual = float(np.sqrt(np.median(squares))) if n else 1.0
+        frame = Frame(center, float(2.0 ** np.round(np.log2(max(usual, 1.0)))))
+    ones = np.ones(n, np.float32)
+    hat = _round_up(np.sqrt(squares))
+    return Shadow(codes, ones, np.zeros(n, np.float32), hat, norm, squares / 2, along, frame)
+
+
+def _round_up(values: NDArray[Any]) -> Singles:
+    with np.errstate(all="ignore"):
+        return np.nextafter((values * (1 + 2.0**-22)).astype(np.float32), np.float32(np.inf))

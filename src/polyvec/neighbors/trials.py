@@ -1,0 +1,176 @@
+"""Encodings on trial: what rows become when a file keeps them in fewer bytes.
+
+A trial is fitted once on a look at the rows (range and a sample), then gives back the rows of each block as a
+reader of such a file would see them. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.codecs import AffineUint8, BFloat16, Float16, ScaledInt8
+from polyvec.core.blocks import Block, Codec
+from polyvec.core.errors import InputError
+
+Singles = NDArray[np.float32]
+Decode = Callable[[Singles], Singles]
+
+CHUNK_ROWS = 4096  # rows that share a range in "int8 per chunk"
+PQ_DIMS = 8  # dimensions a byte of product quantisation stands for
+PQ_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What fitting may know of the rows."""
+
+    low: float
+    high: float
+    sample: Singles
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An encoding: bytes a row of `dim` values takes, and how to fit it."""
+
+    name: str
+    title: str
+    row_bytes: Callable[[int], float]
+    fit: Callable[[Look], Decode]
+
+
+def through(codec: Codec, rows: Singles) -> Singles:
+    """Rows through a codec and back."""
+    decoded: Singles = codec.decode(Block(0, codec.encode(rows), codec, len(rows)))
+    return decoded
+
+
+def per_chunk(rows: Singles) -> Singles:
+    """Affine uint8 with a range for each chunk of rows."""
+    out = np.empty_like(rows)
+    for at in range(0, len(rows), CHUNK_ROWS):
+        piece = rows[at : at + CHUNK_ROWS]
+        out[at : at + CHUNK_ROWS] = through(AffineUint8.fit([piece]), piece)
+    return out
+
+
+def four_bits(rows: Singles) -> Singles:
+    """Codes -7..7, two a byte, with a float32 scale a row."""
+    scale = np.abs(rows).max(axis=1, keepdims=True, initial=0.0) / np.float32(7)
+    scale[scale == 0] = 1
+    out: Singles = (np.rint(rows / scale) * scale).astype(np.float32)
+    return out
+
+
+def one_bit(rows: Singles) -> Singles:
+    """The sign of each value, with a float32 scale a row: its mean size."""
+    scale = np.abs(rows).mean(axis=1, keepdims=True)
+    out: Singles = np.where(rows < 0, -scale, scale).astype(np.float32)
+    return out
+
+
+def fit_product(look: Look) -> Decode:
+    """Product quantisation: 256 centroids for each group of dimensions, by k-means on the sample."""
+    sample = look.sample
+    if len(sample) < 2:
+        raise InputError("product quantisation needs at least 2 rows to learn from")
+    rng = np.random.default_rng(0)
+    groups = [slice(at, min(at + PQ_DIMS, sample.shape[1])) for at in range(0, sample.shape[1], PQ_DIMS)]
+    books = [_centroids(np.ascontiguousarray(sample[:, g]), rng) for g in groups]
+
+    def decode(rows: Singles) -> Singles:
+        out = np.empty_like(rows)
+        for at in range(0, len(rows), 4096):
+            for group, book in zip(groups, books):
+                piece = np.ascontiguousarray(rows[at : at + 4096, group])
+                out[at : at + 4096, group] = book[_nearest(piece, book)]
+        return out
+
+    return decode
+
+
+def _centroids(points: Singles, rng: np.random.Generator) -> Singles:
+    count = min(256, len(points))
+    book = points[rng.choice(len(points), count, replace=False)].copy()
+    for _ in range(PQ_ROUNDS):
+        near = _nearest(points, book)
+        sizes = np.bincount(near, minlength=count)
+        sums = np.stack([np.bincount(near, points[:, d], count) for d in range(points.shape[1])], axis=1)
+        full = sizes > 0
+        book[full] = (sums[full] / sizes[full, None]).astype(np.float32)
+        book[~full] = points[rng.integers(0, len(points), int((~full).sum()))]
+    return book
+
+
+def _nearest(points: Singles, book: Singles) -> NDArray[np.intp]:
+    half = (book * book).sum(axis=1) / 2
+    out = np.empty(len(points), np.intp)
+    for at in range(0, len(points), 4096):
+        out[at : at + 4096] = (points[at : at + 4096] @ book.T - half).argmax(axis=1)
+    return out
+
+
+def truncated(share: float) -> Callable[[Look], Decode]:
+    """The first dimensions only, in float32; the others read as zero."""
+
+    def fit(look: Look) -> Decode:
+        kept = max(1, int(look.sample.shape[1] * share))
+
+        def decode(rows: Singles) -> Singles:
+            out = rows.copy()
+            out[:, kept:] = 0
+            return out
+
+        return decode
+
+    return fit
+
+
+def _fixed(function: Decode) -> Callable[[Look], Decode]:
+    return lambda look: function
+
+
+def _codec(make: Callable[[Look], Any]) -> Callable[[Look], Decode]:
+    def fit(look: Look) -> Decode:
+        codec = make(look)
+        return lambda rows: through(codec, rows)
+
+    return fit
+
+
+TRIALS = {
+    trial.name: trial
+    for trial in (
+        Trial("float16", "float16", lambda d: 2 * d, _codec(lambda look: Float16())),
+        Trial("bfloat16", "bfloat16", lambda d: 2 * d, _codec(lambda look: BFloat16())),
+        Trial(
+            "int8-file", "int8, one range a file", lambda d: d,
+            _codec(lambda look: AffineUint8.fit([np.array([[look.low, look.high]], np.float32)])),
+        ),
+        Trial("int8-chunk", "int8, one range a chunk", lambda d: d + 8 / CHUNK_ROWS, _fixed(per_chunk)),
+        Trial("int8-row", "int8, one scale a row", lambda d: d + 4, _codec(lambda look: ScaledInt8())),
+        Trial("int4", "int4, one scale a row", lambda d: -(-d // 2) + 4, _fixed(four_bits)),
+        Trial("bit", "1 bit, one scale a row", lambda d: -(-d // 8) + 4, _fixed(one_bit)),
+        Trial("pq", f"product quantisation, {PQ_DIMS} dimensions a byte", lambda d: -(-d // PQ_DIMS), fit_product),
+        Trial("half-dims", "first half of the dimensions", lambda d: 4 * max(1, d // 2), truncated(0.5)),
+        Trial("quarter-dims", "first quarter of the dimensions", lambda d: 4 * max(1, d // 4), truncated(1 / 4)),
+    )
+}  # fmt: skip
+
+
+def choose_trials(names: list[str] | tuple[str, ...] | None) -> list[Trial]:
+    """The named trials, or all; `int8` stands for its three kinds."""
+    if names is None:
+        return list(TRIALS.values())
+    found: list[Trial] = []
+    for name in names:
+        many = [t for n, t in TRIALS.items() if n == name or (name == "int8" and n.startswith("int8-"))]
+        if not many:
+            raise InputError(f"encoding {name!r} is not on trial; there are {', '.join(TRIALS)}")
+        found.extend(t for t in many if t not in found)
+    return found

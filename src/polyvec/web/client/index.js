@@ -1,0 +1,11 @@
+// The public names of the client: everything else may move.
+export {
+  EmbeddingError,
+  SCALE,
+  checkRows,
+  checkSize,
+  dequantize,
+  validateL2Norm,
+} from "./format.js";
+export { loadEmbeddings } from "./download.js";
+export { checkMeta, loadIndex, VectorIndex } from "./vectorindex.js";

@@ -1,0 +1,536 @@
+// The map: every row a dot on a canvas. Dots are blended into pixels directly, so that 50,000 of them move fluidly;
+// marks (hover, the row asked about, its neighbours, labels) lie on a second canvas above.
+import { channels, token } from "./colors.js";
+
+/**
+ * @typedef {{x: number, y: number, z: number}} View   centre in map units (0 to 1) and zoom (1 shows everything)
+ * @typedef {object} MapEvents
+ * @property {(point: number, x: number, y: number) => void} onHover   point -1: nothing there
+ * @property {(point: number) => void} onPick
+ * @property {() => void} onMove    the view changed
+ */
+
+const UNIT = 65535;
+const CELLS = 128;
+const FULL = { x: 0.5, y: 0.5, z: 1 };
+const MOST_ZOOM = 400;
+
+export class ScatterMap {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {HTMLCanvasElement} over
+   * @param {MapEvents} events
+   */
+  constructor(canvas, over, events) {
+    this.canvas = canvas;
+    this.over = over;
+    this.events = events;
+    this.paper = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
+    this.marks = /** @type {CanvasRenderingContext2D} */ (over.getContext("2d"));
+    this.width = 1;
+    this.height = 1;
+    /** @type {Uint16Array} */
+    this.points = new Uint16Array(0);
+    this.count = 0;
+    /** @type {Uint8Array} */
+    this.codes = new Uint8Array(0);
+    /** @type {ImageData | undefined} */
+    this.image = undefined;
+    /** @type {[number, number, number][]} */
+    this.colors = [[128, 128, 128]];
+    /** @type {Uint8Array | undefined} */
+    this.allowed = undefined;
+    /** @type {View} */
+    this.view = { ...FULL };
+    this.subject = -1;
+    /** @type {number[]} */
+    this.near = [];
+    this.focus = -1;
+    this.hover = -1;
+    /** @type {(point: number) => string | undefined} */
+    this.label = () => undefined;
+    this.moving = false;
+    this.frame = 0;
+    this.flight = 0;
+    this.lastDraw = 0;
+    new ResizeObserver(() => this.resize()).observe(canvas);
+    this.listen();
+    this.resize();
+  }
+
+  /** @param {Uint16Array} points x, y pairs */
+  setPoints(points) {
+    this.points = points;
+    this.count = points.length / 2;
+    this.codes = new Uint8Array(this.count);
+    this.buildGrid();
+    this.redraw();
+  }
+
+  /** @param {Uint8Array} codes @param {string[]} colors */
+  setColors(codes, colors) {
+    this.codes = codes;
+    this.colors = colors.map(channels);
+    this.redraw();
+  }
+
+  /** @param {Uint8Array | undefined} allowed one byte a point */
+  setAllowed(allowed) {
+    this.allowed = allowed;
+    this.redraw();
+  }
+
+  /** @param {{subject: number, near: number[], focus: number}} marks */
+  setMarks({ subject, near, focus }) {
+    this.subject = subject;
+    this.near = near.filter((point) => point >= 0);
+    this.focus = focus;
+    this.redraw();
+  }
+
+  /** @param {View | null} view null shows everything */
+  setView(view) {
+    cancelAnimationFrame(this.flight);
+    this.view = view ? this.limit(view) : { ...FULL };
+    this.redraw();
+  }
+
+  /** @returns {View | null} null where everything is shown */
+  getView() {
+    const { x, y, z } = this.view;
+    return Math.abs(z - 1) < 1e-3 && Math.hypot(x - 0.5, y - 0.5) < 1e-3 ? null : this.view;
+  }
+
+  /** Move smoothly until these points are in sight. @param {number[]} points */
+  flyTo(points) {
+    const shown = points.filter((point) => point >= 0);
+    if (!shown.length) return;
+    const xs = shown.map((p) => this.points[2 * p] / UNIT);
+    const ys = shown.map((p) => this.points[2 * p + 1] / UNIT);
+    const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const span = Math.max(right - left, bottom - top, 0.04) * 1.7;
+    this.fly({ x: (left + right) / 2, y: (top + bottom) / 2, z: Math.min(12, Math.max(1, 1 / span)) });
+  }
+
+  /** @param {View} to */
+  fly(to) {
+    cancelAnimationFrame(this.flight);
+    const from = { ...this.view };
+    const goal = this.limit(to);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return this.moveTo(goal);
+    const start = performance.now();
+    const step = (/** @type {number} */ now) => {
+      const t = Math.min(1, (now - start) / 380);
+      const ease = 1 - (1 - t) ** 3;
+      const z = from.z * (goal.z / from.z) ** ease;
+      this.moveTo({ x: from.x + (goal.x - from.x) * ease, y: from.y + (goal.y - from.y) * ease, z }, t < 1);
+      if (t < 1) this.flight = requestAnimationFrame(step);
+    };
+    this.flight = requestAnimationFrame(step);
+  }
+
+  fit() {
+    this.fly({ ...FULL });
+  }
+
+  /** @param {number} factor */
+  zoomBy(factor) {
+    this.fly({ ...this.view, z: this.view.z * factor });
+  }
+
+  /** @param {View} view @param {boolean} [moving] */
+  moveTo(view, moving = false) {
+    this.view = this.limit(view);
+    this.moving = moving;
+    this.redraw();
+    this.events.onMove();
+  }
+
+  /** @param {View} view @returns {View} */
+  limit({ x, y, z }) {
+    const clamp = (/** @type {number} */ v) => Math.min(1.1, Math.max(-0.1, v));
+    return { x: clamp(x), y: clamp(y), z: Math.min(MOST_ZOOM, Math.max(0.5, z)) };
+  }
+
+  /** CSS pixels a map unit. */
+  scale() {
+    return Math.min(this.width, this.height) * 0.92 * this.view.z;
+  }
+
+  /** Where a point lies, in CSS pixels. @param {number} point @returns {[number, number]} */
+  place(point) {
+    const s = this.scale();
+    return [
+      (this.points[2 * point] / UNIT - this.view.x) * s + this.width / 2,
+      (this.points[2 * point + 1] / UNIT - this.view.y) * s + this.height / 2,
+    ];
+  }
+
+  resize() {
+    this.width = Math.max(1, this.canvas.clientWidth);
+    this.height = Math.max(1, this.canvas.clientHeight);
+    this.redraw();
+  }
+
+  redraw() {
+    if (!this.frame) {
+      this.frame = requestAnimationFrame(() => {
+        this.frame = 0;
+        this.draw();
+      });
+    }
+  }
+
+  draw() {
+    const start = performance.now();
+    // While many points move, one pixel a CSS pixel is enough; the sharp picture follows when they rest.
+    const ratio = this.moving && this.count > 20000 ? 1 : Math.min(2, devicePixelRatio || 1);
+    this.drawPoints(ratio);
+    this.drawMarks(Math.min(2, devicePixelRatio || 1));
+    this.lastDraw = performance.now() - start;
+    if (this.moving) {
+      clearTimeout(this.settling);
+      this.settling = setTimeout(() => {
+        this.moving = false;
+        this.redraw();
+      }, 160);
+    }
+  }
+
+  /** The radius of a dot in CSS pixels: room to each, larger when near. */
+  radius() {
+    const room = Math.sqrt((this.width * this.height) / Math.max(1, this.count));
+    return Math.min(7, Math.max(1.15, room * 0.11) * (1 + Math.log2(Math.max(1, this.view.z)) * 0.28));
+  }
+
+  /** @param {number} ratio */
+  drawPoints(ratio) {
+    const { canvas, points, count, codes, colors, allowed } = this;
+    const width = Math.round(this.width * ratio);
+    const height = Math.round(this.height * ratio);
+    if (canvas.width !== width || canvas.height !== height) {
+      canvas.width = width;
+      canvas.height = height;
+      this.image = undefined;
+    }
+    this.image ??= this.paper.createImageData(width, height);
+    const data = this.image.data;
+    const [gr, gg, gb] = channels(token("--ground"));
+    new Uint32Array(data.buffer).fill((255 << 24) | (gb << 16) | (gg << 8) | gr);
+    const disc = makeDisc(this.radius() * ratio);
+    const s = (this.scale() * ratio) / UNIT;
+    const dx = width / 2 - this.view.x * UNIT * s;
+    const dy = height / 2 - this.view.y * UNIT * s;
+    const faint = channels(token("--dim"));
+    for (const pass of allowed ? [0, 1] : [1]) {
+      for (let i = 0; i < count; i++) {
+        if (allowed && (allowed[i] ? 1 : 0) !== pass) continue;
+        const x = points[2 * i] * s + dx;
+        const y = points[2 * i + 1] * s + dy;
+        if (x < -disc.reach || y < -disc.reach || x > width + disc.reach || y > height + disc.reach) continue;
+        blend(data, width, height, disc, x, y, pass ? (colors[codes[i]] ?? colors[0]) : faint, pass ? 210 : 90);
+      }
+    }
+    this.paper.putImageData(this.image, 0, 0);
+  }
+
+  /** @param {number} ratio */
+  drawMarks(ratio) {
+    const { over, marks } = this;
+    const width = Math.round(this.width * ratio);
+    const height = Math.round(this.height * ratio);
+    if (over.width !== width || over.height !== height) {
+      over.width = width;
+      over.height = height;
+    }
+    marks.setTransform(ratio, 0, 0, ratio, 0, 0);
+    marks.clearRect(0, 0, this.width, this.height);
+    const r = this.radius();
+    const accent = token("--accent");
+    const text = token("--text");
+    if (this.subject >= 0) {
+      const [sx, sy] = this.place(this.subject);
+      marks.strokeStyle = accent;
+      marks.globalAlpha = 0.35;
+      marks.lineWidth = 1;
+      marks.beginPath();
+      for (const point of this.near) {
+        const [x, y] = this.place(point);
+        marks.moveTo(sx, sy);
+        marks.lineTo(x, y);
+      }
+      marks.stroke();
+      marks.globalAlpha = 1;
+    }
+    for (const point of this.near) this.ring(point, r + 2.5, text, 1.5);
+    if (this.subject >= 0) this.ring(this.subject, r + 5, accent, 3);
+    if (this.focus >= 0) this.ring(this.focus, r + 6, token("--warm"), 3);
+    if (this.hover >= 0) this.ring(this.hover, r + 3, text, 2);
+    this.drawLabels(r);
+  }
+
+  /** @param {number} point @param {number} radius @param {string} color @param {number} width */
+  ring(point, radius, color, width) {
+    const [x, y] = this.place(point);
+    this.marks.beginPath();
+    this.marks.arc(x, y, radius, 0, 2 * Math.PI);
+    this.marks.strokeStyle = color;
+    this.marks.lineWidth = width;
+    this.marks.stroke();
+  }
+
+  /** Names beside dots: the row asked about and its neighbours first, then others once few are in sight. */
+  drawLabels(/** @type {number} */ r) {
+    const wanted = [this.subject, this.focus, ...this.near.slice(0, 12)].filter((p) => p >= 0);
+    const inSight = this.inSight(250);
+    if (inSight.length <= 220 && !this.moving) wanted.push(...inSight);
+    /** @type {[number, number, number, number][]} */
+    const taken = [];
+    const seen = new Set();
+    const { marks } = this;
+    marks.font = "500 12px system-ui, sans-serif";
+    marks.textBaseline = "middle";
+    marks.lineJoin = "round";
+    marks.lineWidth = 3.5;
+    marks.strokeStyle = token("--ground");
+    for (const point of wanted) {
+      if (seen.has(point) || taken.length >= 45) continue;
+      seen.add(point);
+      const full = this.label(point);
+      if (!full) continue;
+      const name = full.length > 28 ? `${full.slice(0, 27)}…` : full;
+      const [px, py] = this.place(point);
+      const x = px + r + 6;
+      const wide = marks.measureText(name).width;
+      if (x < 0 || x + wide > this.width || py < 8 || py > this.height - 8) continue;
+      if (taken.some(([a, b, c, d]) => x < c && x + wide > a && py - 9 < d && py + 9 > b)) continue;
+      taken.push([x - 4, py - 9, x + wide + 4, py + 9]);
+      marks.fillStyle = point === this.subject ? token("--accent") : token("--text");
+      marks.strokeText(name, x, py);
+      marks.fillText(name, x, py);
+    }
+  }
+
+  /** Points in sight, at most `most + 1` of them. @param {number} most @returns {number[]} */
+  inSight(most) {
+    const s = this.scale();
+    const left = this.view.x - this.width / 2 / s;
+    const top = this.view.y - this.height / 2 / s;
+    const right = left + this.width / s;
+    const bottom = top + this.height / s;
+    /** @type {number[]} */
+    const found = [];
+    this.eachCell(left, top, right, bottom, (point) => {
+      const x = this.points[2 * point] / UNIT;
+      const y = this.points[2 * point + 1] / UNIT;
+      if (x >= left && x <= right && y >= top && y <= bottom && (!this.allowed || this.allowed[point])) found.push(point);
+      return found.length <= most;
+    });
+    return found;
+  }
+
+  /** A grid of cells, each a run of `this.order`: hits are found without walking over every point. */
+  buildGrid() {
+    const cellOf = (/** @type {number} */ i) =>
+      (this.points[2 * i + 1] >> 9) * CELLS + (this.points[2 * i] >> 9);
+    const starts = new Uint32Array(CELLS * CELLS + 1);
+    for (let i = 0; i < this.count; i++) starts[cellOf(i) + 1]++;
+    for (let c = 0; c < CELLS * CELLS; c++) starts[c + 1] += starts[c];
+    const next = starts.slice();
+    this.order = new Uint32Array(this.count);
+    for (let i = 0; i < this.count; i++) this.order[next[cellOf(i)]++] = i;
+    this.starts = starts;
+  }
+
+  /**
+   * @param {number} left @param {number} top @param {number} right @param {number} bottom
+   * @param {(point: number) => boolean} visit false stops
+   */
+  eachCell(left, top, right, bottom, visit) {
+    if (!this.starts || !this.order) return;
+    const cell = (/** @type {number} */ v) => Math.min(CELLS - 1, Math.max(0, Math.floor(v * CELLS)));
+    for (let cy = cell(top); cy <= cell(bottom); cy++) {
+      for (let cx = cell(left); cx <= cell(right); cx++) {
+        const c = cy * CELLS + cx;
+        for (let i = this.starts[c]; i < this.starts[c + 1]; i++) if (!visit(this.order[i])) return;
+      }
+    }
+  }
+
+  /** The point nearest to a place in CSS pixels, -1 where none is near. @param {number} px @param {number} py */
+  pick(px, py, reach = 14) {
+    const s = this.scale();
+    const x = (px - this.width / 2) / s + this.view.x;
+    const y = (py - this.height / 2) / s + this.view.y;
+    const d = reach / s;
+    let best = -1;
+    let nearest = d * d;
+    this.eachCell(x - d, y - d, x + d, y + d, (point) => {
+      if (this.allowed && !this.allowed[point]) return true;
+      const distance = (this.points[2 * point] / UNIT - x) ** 2 + (this.points[2 * point + 1] / UNIT - y) ** 2;
+      if (distance < nearest) {
+        nearest = distance;
+        best = point;
+      }
+      return true;
+    });
+    return best;
+  }
+
+  listen() {
+    const { canvas } = this;
+    /** @type {Map<number, {x: number, y: number}>} */
+    const down = new Map();
+    let travelled = 0;
+    const at = (/** @type {MouseEvent} */ e) => {
+      const box = canvas.getBoundingClientRect();
+      return { x: e.clientX - box.left, y: e.clientY - box.top };
+    };
+    canvas.addEventListener("pointerdown", (e) => {
+      canvas.setPointerCapture(e.pointerId);
+      down.set(e.pointerId, at(e));
+      travelled = down.size > 1 ? Infinity : 0;
+      cancelAnimationFrame(this.flight);
+    });
+    canvas.addEventListener("pointermove", (e) => {
+      const now = at(e);
+      const before = down.get(e.pointerId);
+      if (!before) return this.hoverAt(now.x, now.y);
+      const others = [...down].filter(([id]) => id !== e.pointerId).map(([, p]) => p);
+      down.set(e.pointerId, now);
+      travelled += Math.hypot(now.x - before.x, now.y - before.y);
+      if (travelled < 4) return;
+      canvas.classList.add("dragging");
+      this.hoverAt(-1, -1);
+      if (others.length) {
+        const was = Math.hypot(before.x - others[0].x, before.y - others[0].y);
+        const is = Math.hypot(now.x - others[0].x, now.y - others[0].y);
+        this.zoomAt((now.x + others[0].x) / 2, (now.y + others[0].y) / 2, is / (was || is || 1));
+      }
+      const share = this.scale() * (others.length ? 2 : 1);
+      this.moveTo({ ...this.view, x: this.view.x - (now.x - before.x) / share, y: this.view.y - (now.y - before.y) / share }, true);
+    });
+    const up = (/** @type {PointerEvent} */ e) => {
+      const was = down.delete(e.pointerId);
+      canvas.classList.remove("dragging");
+      if (!was || e.type !== "pointerup" || travelled >= 4) return;
+      const { x, y } = at(e);
+      const point = this.pick(x, y, e.pointerType === "touch" ? 24 : 14);
+      if (point >= 0) this.events.onPick(point);
+    };
+    canvas.addEventListener("pointerup", up);
+    canvas.addEventListener("pointercancel", up);
+    canvas.addEventListener("pointerleave", () => this.hoverAt(-1, -1));
+    canvas.addEventListener("dblclick", (e) => {
+      const { x, y } = at(e);
+      if (this.pick(x, y) < 0) this.zoomAt(x, y, 2);
+    });
+    canvas.addEventListener(
+      "wheel",
+      (e) => {
+        e.preventDefault();
+        const { x, y } = at(e);
+        const lines = e.deltaMode === 1 ? 16 : 1;
+        this.zoomAt(x, y, Math.exp(-Math.max(-120, Math.min(120, e.deltaY * lines)) * 0.004));
+      },
+      { passive: false },
+    );
+    canvas.addEventListener("keydown", (e) => this.key(e));
+  }
+
+  /** @param {KeyboardEvent} e */
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const step = 60 / this.scale();
+    const { view } = this;
+    /** @type {Record<string, () => void>} */
+    const keys = {
+      ArrowLeft: () => this.moveTo({ ...view, x: view.x - step }, true),
+      ArrowRight: () => this.moveTo({ ...view, x: view.x + step }, true),
+      ArrowUp: () => this.moveTo({ ...view, y: view.y - step }, true),
+      ArrowDown: () => this.moveTo({ ...view, y: view.y + step }, true),
+      "+": () => this.zoomBy(1.5),
+      "=": () => this.zoomBy(1.5),
+      "-": () => this.zoomBy(1 / 1.5),
+      0: () => this.fit(),
+      Enter: () => {
+        const point = this.pick(this.width / 2, this.height / 2, Math.max(this.width, this.height) / 2);
+        if (point >= 0) this.events.onPick(point);
+      },
+    };
+    if (!keys[e.key]) return;
+    e.preventDefault();
+    e.stopPropagation();
+    keys[e.key]();
+  }
+
+  /** @param {number} px @param {number} py @param {number} factor */
+  zoomAt(px, py, factor) {
+    const before = this.scale();
+    const { z } = this.limit({ ...this.view, z: this.view.z * factor });
+    const after = (before * z) / this.view.z;
+    const shift = (/** @type {number} */ p, /** @type {number} */ size) => (p - size / 2) * (1 / before - 1 / after);
+    this.moveTo({ x: this.view.x + shift(px, this.width), y: this.view.y + shift(py, this.height), z }, true);
+  }
+
+  /** @param {number} px @param {number} py */
+  hoverAt(px, py) {
+    const point = px < 0 ? -1 : this.pick(px, py);
+    this.canvas.classList.toggle("over", point >= 0);
+    this.events.onHover(point, px, py);
+    if (point === this.hover) return;
+    this.hover = point;
+    this.drawMarks(Math.min(2, devicePixelRatio || 1));
+  }
+}
+
+/**
+ * Coverage of a disc of `radius` pixels, one table for each of 4 x 4 places within a pixel.
+ * @param {number} radius
+ */
+function makeDisc(radius) {
+  const reach = Math.ceil(radius + 1);
+  const size = 2 * reach + 1;
+  const tables = [];
+  for (let sub = 0; sub < 16; sub++) {
+    const ox = (sub & 3) / 4;
+    const oy = (sub >> 2) / 4;
+    const table = new Uint8Array(size * size);
+    for (let y = 0; y < size; y++) {
+      for (let x = 0; x < size; x++) {
+        const far = Math.hypot(x - reach - ox + 0.5, y - reach - oy + 0.5);
+        table[y * size + x] = Math.round(255 * Math.min(1, Math.max(0, radius + 0.5 - far)));
+      }
+    }
+    tables.push(table);
+  }
+  return { reach, size, tables };
+}
+
+/**
+ * Blend one disc into RGBA pixels.
+ * @param {Uint8ClampedArray} data @param {number} width @param {number} height
+ * @param {{reach: number, size: number, tables: Uint8Array[]}} disc
+ * @param {number} x @param {number} y @param {[number, number, number]} color @param {number} strength 0 to 255
+ */
+function blend(data, width, height, disc, x, y, color, strength) {
+  const ix = Math.floor(x);
+  const iy = Math.floor(y);
+  const table = disc.tables[(Math.floor((y - iy) * 4) << 2) | Math.floor((x - ix) * 4)];
+  const [r, g, b] = color;
+  for (let ty = 0; ty < disc.size; ty++) {
+    const py = iy + ty - disc.reach;
+    if (py < 0 || py >= height) continue;
+    for (let tx = 0; tx < disc.size; tx++) {
+      const cover = table[ty * disc.size + tx];
+      if (!cover) continue;
+      const px = ix + tx - disc.reach;
+      if (px < 0 || px >= width) continue;
+      const a = cover * strength;
+      const at = (py * width + px) << 2;
+      data[at] += ((r - data[at]) * a) / 65025;
+      data[at + 1] += ((g - data[at + 1]) * a) / 65025;
+      data[at + 2] += ((b - data[at + 2]) * a) / 65025;
+    }
+  }
+}

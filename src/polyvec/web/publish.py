@@ -1,0 +1,232 @@
+"""publish: a collection as a static site, or as one HTML file that opens from disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from polyvec.codecs.levels import Codes, bad_rows, quantize_rows
+from polyvec.core.collection import Collection
+from polyvec.core.errors import InputError
+from polyvec.core.format import Progress
+from polyvec.core.sinks import TEMP_SUFFIX, Sink
+from polyvec.formats.i8bin import CODEC
+from polyvec.web.assets import asset_files, read_asset, single_html, site_html
+from polyvec.web.projection import project
+from polyvec.web.site import Entries, Roles, survey
+
+PER_SHARD = 256  # records a file: what a page of results fetches stays small
+MOST_BYTES = 2**31 - 2**20  # what a browser's kernel can address
+MOST_SINGLE = 64 << 20
+EMBEDDINGS = "embeddings.i8bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published: the page to open, its shape and size."""
+
+    page: Path
+    rows: int
+    dim: int
+    bytes: int
+    note: str
+    dropped: int = 0
+
+
+class Shelf(Protocol):
+    """Where data files go."""
+
+    def put(self, name: str, pieces: Iterable[bytes]) -> None: ...
+
+
+class _Folder:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.bytes = 0
+
+    def put(self, name: str, pieces: Iterable[bytes]) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            for piece in pieces:
+                self.bytes += file.write(piece)
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def put(self, name: str, pieces: Iterable[bytes]) -> None:
+        self.files[name] = b"".join(pieces)
+
+
+def publish(
+    collection: Collection, output: str | os.PathLike[str], *, title: str | None = None, projection: str = "pca",
+    roles: Mapping[str, str | None] | None = None, drop_invalid: bool = False, overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Published:  # fmt: skip
+    """Write a folder that any web server can serve: the page and the collection, searchable in the browser.
+
+    Rows are brought to length one (search is by cosine) and rounded to int8. ``projection`` lays out the map (pca or
+    tsne); ``roles`` names the record fields for name, image, link and text; ``drop_invalid`` leaves rows without a
+    direction out instead of refusing them. An existing folder is replaced, whole, when it holds a published site and
+    ``overwrite`` is set; nothing else is ever touched.
+    """
+    target = Path(output)
+    _refuse_folder(target, overwrite)
+    collection, dropped = _searchable(collection, drop_invalid)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMP_SUFFIX}")
+    temporary.mkdir()
+    try:
+        shelf = _Folder(temporary)
+        site = write_data(collection, _Below(shelf, "data"), title=_titled(collection, title), projection=projection,
+                          roles=roles, progress=progress)  # fmt: skip
+        for name in asset_files():
+            shelf.put(name, [read_asset(name)])
+        shelf.put("index.html", [site_html(site["title"]).encode()])
+        _swap(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Published(target / "index.html", site["rows"], site["dim"], shelf.bytes, site["map"]["note"], dropped)
+
+
+def publish_single_file(
+    collection: Collection, path: str | os.PathLike[str], *, title: str | None = None, projection: str = "pca",
+    roles: Mapping[str, str | None] | None = None, drop_invalid: bool = False, overwrite: bool = True,
+    progress: Progress | None = None,
+) -> Published:  # fmt: skip
+    """Write one HTML file with everything in it; it opens from disk, without a server. Options as in `publish`."""
+    collection, dropped = _searchable(collection, drop_invalid)
+    if collection.rows * collection.dim > MOST_SINGLE:
+        raise InputError(
+            f"{collection.rows:,} x {collection.dim} is too much for a single file (at most {MOST_SINGLE >> 20} MB of "
+            "vectors); publish a folder, or a sample (polyvec sample)"
+        )
+    shelf = _Memory()
+    site = write_data(collection, shelf, title=_titled(collection, title), projection=projection, roles=roles,
+                      progress=progress)  # fmt: skip
+    with Sink(path, overwrite=overwrite) as sink:
+        sink.write(single_html(site["title"], shelf.files).encode())
+    return Published(Path(path), site["rows"], site["dim"], sink.size, site["map"]["note"], dropped)
+
+
+def write_data(
+    collection: Collection, shelf: Shelf, *, title: str, projection: str, roles: Mapping[str, str | None] | None,
+    progress: Progress | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The files under data/, site.json last; returns what site.json says."""
+    entries = Entries(collection, Roles(collection, roles))
+    rows = collection.rows
+    digest = hashlib.sha256()
+    shelf.put(EMBEDDINGS, _codes(collection, digest, progress))
+    plane = project(collection.vectors, method=projection)
+    shelf.put("map.bin", [plane.points.astype("<u2").tobytes()])
+    names: list[bytes] = []
+    for start in range(0, rows, PER_SHARD):
+        shard = list(entries.records(start, min(start + PER_SHARD, rows)))
+        names.extend(entries.name(record, start + i).encode() for i, record in enumerate(shard))
+        shelf.put(f"records/{start // PER_SHARD}.json", [_json(shard)])
+    shelf.put("names.txt", [b"\n".join(names), b"\n"])
+    fields = []
+    for number, field in enumerate(survey(entries)):
+        file = f"field-{number}.bin"
+        shelf.put(file, [field.column.astype("<u2" if field.kind == "category" else "<f4").tobytes()])
+        fields.append(field.about(file))
+    site = {
+        "version": 1, "title": title, "source": "static", "rows": rows, "dim": collection.dim, "roles": entries.roles,
+        "fields": fields, "map": {"file": "map.bin", "points": rows, "note": plane.note},
+        "records": {"per": PER_SHARD, "folder": "records"},
+        "embeddings": {"file": EMBEDDINGS, "sha256": digest.hexdigest()},
+    }  # fmt: skip
+    shelf.put("site.json", [_json(site)])
+    return site
+
+
+def _codes(collection: Collection, digest: Any, progress: Progress | None) -> Iterator[bytes]:
+    for block in collection.vectors.blocks(reuse=True):
+        codes: Codes
+        if block.codec == CODEC and next(bad_rows(block.parts["codes"], start=block.start), None) is None:
+            codes = block.parts["codes"]  # levels that keep the rules stay what they are
+        else:
+            codes = quantize_rows(block.decode(), start=block.start, normalize=True, reach=True).codes
+        data = np.ascontiguousarray(codes).tobytes()
+        digest.update(data)
+        yield data
+        if progress:
+            progress(block.start + block.rows, collection.rows)
+
+
+def _searchable(collection: Collection, drop: bool) -> tuple[Collection, int]:
+    """The collection, checked for what a page can hold; without rows that have no direction where those are dropped."""
+    column = collection.vectors
+    if len(column.shape) != 2 or column.dtype.kind not in "fiuV" or not column.rows:
+        raise InputError(f"a page needs rows of numbers, and {collection.main!r} is {column.shape} of {column.dtype}")
+    if drop:
+        good = []
+        for block in column.blocks(reuse=True):
+            x = np.asarray(block.decode()).astype(np.float32)
+            norms = np.einsum("ij,ij->i", x, x, dtype=np.float64)
+            good.append(block.start + np.flatnonzero(np.isfinite(norms) & (norms > 0)))
+        kept = np.concatenate(good)
+        if len(kept) < column.rows:
+            dropped = column.rows - len(kept)
+            if not len(kept):
+                raise InputError("no row has a direction: there is nothing to publish")
+            return collection.take(kept), dropped
+    if column.rows * column.shape[1] > MOST_BYTES:
+        raise InputError(
+            f"{column.rows:,} x {column.shape[1]} is more than a browser can hold (2 GB of int8); publish a sample "
+            "(polyvec sample), or serve the file (polyvec serve)"
+        )
+    return collection, 0
+
+
+def _titled(collection: Collection, title: str | None) -> str:
+    return title or (Path(collection.path).stem if collection.path else "Collection")
+
+
+class _Below:
+    def __init__(self, shelf: _Folder, folder: str) -> None:
+        self.shelf, self.folder = shelf, folder
+
+    def put(self, name: str, pieces: Iterable[bytes]) -> None:
+        self.shelf.put(f"{self.folder}/{name}", pieces)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _refuse_folder(target: Path, overwrite: bool) -> None:
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise InputError(f"{target}: the output must be a folder")
+    if target.is_dir() and any(target.iterdir()):
+        if not (target / "data" / "site.json").is_file():
+            raise InputError(f"{target}: the folder holds something other than a published site; choose another")
+        if not overwrite:
+            raise InputError(f"{target}: a site is published there; use --force (overwrite=True) to replace it")
+
+
+def _swap(new: Path, target: Path) -> None:
+    """Put the new folder in the place of the old one, which is gone only when the new one is there."""
+    if not target.exists():
+        new.rename(target)
+        return
+    old = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMP_SUFFIX}")
+    target.rename(old)
+    try:
+        new.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

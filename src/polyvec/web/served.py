@@ -1,0 +1,199 @@
+"""A collection behind a server: prepared once in bounded memory, then asked for names, records and neighbours."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.core.collection import Collection
+from polyvec.core.errors import InputError, PolyvecError
+from polyvec.web.projection import Plane, project, unit_rows
+from polyvec.web.site import Entries, Field, Roles, as_text, survey
+
+MOST_POINTS = 100_000  # points of the map; of larger collections an even sample is shown
+MOST_LISTED = 300_000  # rows whose names and fields are held; of larger collections those of the sample
+SCAN_BYTES = 8 << 20
+MOST_K = 501
+MOST_ROWS = 600  # rows one request may ask records of
+
+Embed = Callable[[str], NDArray[np.float32]]
+
+
+class TooSlow(PolyvecError):
+    """A search took longer than it may."""
+
+
+class ServedCollection:
+    """What the page asks a server for. Not for several threads at once: the app asks one question at a time."""
+
+    def __init__(
+        self, collection: Collection, *, title: str | None = None, roles: Mapping[str, str | None] | None = None,
+        points: int = MOST_POINTS, embed: Embed | None = None, model_dim: int | None = None,
+    ) -> None:  # fmt: skip
+        column = collection.vectors
+        if len(column.shape) != 2 or column.dtype.kind not in "fiuV" or not column.rows:
+            raise InputError(
+                f"a page needs rows of numbers, and {collection.main!r} is {column.shape} of {column.dtype}"
+            )
+        if model_dim is not None and model_dim != collection.dim:
+            raise InputError(
+                f"the model gives {model_dim} dimensions and the collection has {collection.dim}; use its own model"
+            )
+        self.collection = collection
+        self.column = column
+        self.embed = embed
+        self.title = title or (Path(collection.path).name if collection.path else "Collection")
+        label = str(Path(collection.path).resolve()) if collection.path else self.title
+        self.id = hashlib.blake2b(label.encode(), digest_size=9).hexdigest()
+        self.entries = Entries(collection, Roles(collection, roles))
+        self.sample = _spread(collection.rows, min(points, MOST_POINTS))
+        self.listed = None if collection.rows <= MOST_LISTED else self.sample
+        self.plane: Plane = project(column, self.sample)
+        self.fields: list[Field] = survey(self.entries, self.listed)
+        self.names, self.folded = self._read_names()
+
+    def _read_names(self) -> tuple[list[str], list[str]]:
+        rows = range(self.collection.rows) if self.listed is None else self.listed
+        if self.listed is None:
+            names = [self.entries.name(r, i) for i, r in enumerate(self.entries.records(0, self.collection.rows))]
+        else:
+            names = [self._name(int(row)) for row in rows]
+        return names, [fold(name) for name in names]
+
+    def _name(self, row: int) -> str:
+        return self.entries.name(next(iter(self.entries.records(row, row + 1))), row)
+
+    # -- the files of data/
+
+    def file(self, name: str) -> bytes | None:
+        """A data file of the page; None for a name that is none."""
+        if name == "site.json":
+            return json.dumps(self.site(), ensure_ascii=False).encode()
+        if name == "map.bin":
+            return self.plane.points.astype("<u2").tobytes()
+        if name == "points.bin" and self.sample is not None:
+            return self.sample.astype("<u4").tobytes()
+        for number, field in enumerate(self.fields):
+            if name == f"field-{number}.bin":
+                return self._of_points(field).astype("<u2" if field.kind == "category" else "<f4").tobytes()
+        return None
+
+    def _of_points(self, field: Field) -> NDArray[Any]:
+        column: NDArray[Any] = field.column
+        return column if self.listed is not None or self.sample is None else column[self.sample]
+
+    def site(self) -> dict[str, Any]:
+        """What site.json says."""
+        points = len(self.plane.points)
+        note = self.plane.note
+        if self.sample is not None:
+            note += f"; {points:,} of {self.collection.rows:,} rows shown"
+        about: dict[str, Any] = {"file": "map.bin", "points": points, "note": note}
+        if self.sample is not None:
+            about["rows_file"] = "points.bin"
+        return {
+            "version": 1, "title": self.title, "source": "server", "rows": self.collection.rows,
+            "dim": self.collection.dim, "roles": self.entries.roles, "format": self.collection.format,
+            "fields": [f.about(f"field-{i}.bin") for i, f in enumerate(self.fields)], "map": about,
+            "records": {"per": 1, "folder": ""}, "text_query": self.embed is not None,
+        }  # fmt: skip
+
+    # -- questions
+
+    def suggest(self, text: str, limit: int) -> list[dict[str, Any]]:
+        """Rows whose names begin with the text, then with a word that does, then those that hold it."""
+        wanted = fold(text.strip())
+        ranks: tuple[list[int], list[int], list[int]] = ([], [], [])
+        for at, name in enumerate(self.folded if wanted else []):
+            place = name.find(wanted)
+            if place >= 0:
+                rank = ranks[0 if place == 0 else 2 if name[place - 1].isalnum() else 1]
+                if len(rank) < limit:
+                    rank.append(at)
+                if len(ranks[0]) >= limit:
+                    break
+        found = [at for rank in ranks for at in rank][:limit]
+        return [{"row": at if self.listed is None else int(self.listed[at]), "name": self.names[at]} for at in found]
+
+    def named(self, rows: list[int]) -> list[dict[str, Any]]:
+        """Names of some rows."""
+        self._refuse(rows)
+        return [{"row": r, "name": self.names[r] if self.listed is None else self._name(r)} for r in rows]
+
+    def records(self, rows: list[int]) -> list[Any]:
+        """Records of some rows."""
+        self._refuse(rows)
+        return [next(iter(self.entries.records(row, row + 1))) for row in rows]
+
+    def _refuse(self, rows: list[int]) -> None:
+        if len(rows) > MOST_ROWS or any(not 0 <= row < self.collection.rows for row in rows):
+            raise InputError(f"rows must be from 0 to {self.collection.rows - 1}, at most {MOST_ROWS} at a time")
+
+    def search(
+        self, *, row: int | None = None, text: str | None = None, k: int = 20,
+        filters: Mapping[str, list[str]] | None = None, seconds: float = 30.0,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """The k rows with the largest cosine, by a scan of the file; `TooSlow` after ``seconds``."""
+        if row is not None:
+            self._refuse([row])
+            query = unit_rows(self.column.take(np.array([row])))[0]
+        elif text is not None and self.embed is not None:
+            query = unit_rows(np.asarray(self.embed(text), np.float32).reshape(1, -1))[0]
+        else:
+            raise InputError("this server has no model to search by meaning; start it with --model")
+        if query.shape != (self.collection.dim,):
+            raise InputError(f"the query has {len(query)} dimensions and the collection {self.collection.dim}")
+        best = self._scan(query, min(max(1, k), MOST_K), self._mask(filters or {}), time.monotonic() + seconds)
+        return [{"row": int(r), "score": float(s)} for r, s in zip(*best)]
+
+    def _mask(self, filters: Mapping[str, list[str]]) -> NDArray[np.bool_] | None:
+        by_name = {field.name: field for field in self.fields}
+        used = [(by_name[name], values) for name, values in filters.items() if name in by_name and values]
+        if not used:
+            return None
+        chosen = np.logical_and.reduce([field.chosen(map(as_text, values)) for field, values in used])
+        if self.listed is None:
+            return np.asarray(chosen, bool)
+        mask = np.zeros(self.collection.rows, bool)
+        mask[self.listed[chosen]] = True
+        return mask
+
+    def _scan(
+        self, query: NDArray[np.float32], k: int, mask: NDArray[np.bool_] | None, deadline: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        rows, scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        step = max(1, SCAN_BYTES // (4 * self.collection.dim))
+        for start in range(0, self.collection.rows, step):
+            if time.monotonic() > deadline:
+                raise TooSlow("the search took too long; serve a smaller file, or build an index")
+            stop = min(start + step, self.collection.rows)
+            inside = np.arange(start, stop) if mask is None else start + np.flatnonzero(mask[start:stop])
+            if not len(inside):
+                continue
+            block = unit_rows(self.column[start:stop])
+            found = (block if mask is None else block[inside - start]) @ query
+            rows, scores = np.concatenate([rows, inside]), np.concatenate([scores, found])
+            if len(rows) > k:
+                kept = np.lexsort((rows, -scores))[:k]
+                rows, scores = rows[kept], scores[kept]
+        order = np.lexsort((rows, -scores))
+        return rows[order], scores[order]
+
+
+def _spread(rows: int, most: int) -> NDArray[np.int64] | None:
+    """Row numbers spread evenly where there are too many to show; None where all are shown."""
+    return None if rows <= most else np.unique(np.linspace(0, rows - 1, most).astype(np.int64))
+
+
+def fold(text: str) -> str:
+    """Lower case without accents, as the page folds names."""
+    import unicodedata
+
+    return "".join(c for c in unicodedata.normalize("NFD", text) if not "\u0300" <= c <= "\u036f").lower()

@@ -1,0 +1,59 @@
+"""A folder with the files that the commands' examples name, and a way to run commands in it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import polyvec as pv
+from polyvec.cli import run as run_command
+
+
+@pytest.fixture(scope="session")
+def example_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("examples")
+    rng = np.random.default_rng(3)
+    vectors = rng.standard_normal((300, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    pv.write(folder / "vectors.fbin", vectors, records=[{"name": f"item {i}", "kind": "ab"[i % 2]} for i in range(300)])
+    pv.write(folder / "queries.fbin", vectors[:5] + np.float32(0.01))
+    order = np.argsort(-(vectors[:5] @ vectors.T), axis=1).astype(np.int32)
+    pv.write(folder / "truth.ibin", order[:, :20])
+    pv.write(folder / "result.ibin", order[:, 1:21])
+    pv.split(folder / "vectors.fbin", folder / "shard.fbin", parts=3, sidecar=False)
+    return folder
+
+
+@pytest.fixture
+def folder(example_files, tmp_path, monkeypatch):
+    for path in example_files.iterdir():
+        shutil.copy(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(folder, capfd):
+    """Runs a command line in this process: gives (exit code, standard output, standard error)."""
+
+    def call(*arguments):
+        capfd.readouterr()
+        code = run_command([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def process(folder):
+    """Runs a command line as a process of its own."""
+
+    def call(*arguments, **options):
+        return subprocess.run([sys.executable, "-m", "polyvec", *map(str, arguments)], capture_output=True, **options)
+
+    return call

@@ -1,0 +1,144 @@
+"""Bad input on the command line: one clear line, the right exit code, the target untouched, no temporary file left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+
+def files(folder):
+    return {name: (folder / name).read_bytes() for name in os.listdir(folder) if (folder / name).is_file()}
+
+
+def fvecs(rows):
+    return b"".join(struct.pack("<i", len(row)) + row.tobytes() for row in rows)
+
+
+BAD_FILES = {
+    "empty.fbin": (b"", "empty"),
+    "seven.fbin": (b"1234567", "too short"),
+    "image.fbin": (b"\x89PNG\r\n\x1a\n" + bytes(64), "the file is shorter"),
+    "image.png": (b"\x89PNG\r\n\x1a\n" + bytes(64), "a PNG image"),
+    "short.fbin": (struct.pack("<II", 10, 4) + bytes(100), "expected 168 bytes, found 108 bytes"),
+    "promise.fbin": (struct.pack("<II", 2**32 - 1, 128) + bytes(100), "promises 4294967295 rows"),
+    "overflow.fbin": (struct.pack("<II", 2**32 - 1, 2**32 - 1) + bytes(100), "the file is shorter"),
+    "flat.fbin": (struct.pack("<II", 7, 0), "dimension 0"),
+    "rows.fbin": (fvecs(np.ones((20, 16), np.float32)), "vecs"),
+    "text.dat": (b"hello world, this is text", "no format recognises"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_FILES))
+@pytest.mark.parametrize("command", ["info", "verify", "convert", "merge", "split", "sample"])
+def test_a_bad_file_is_one_clear_line_and_exit_1(cli, folder, command, name):
+    content, expected = BAD_FILES[name]
+    (folder / name).write_bytes(content)
+    (folder / "old.fbin").write_bytes(b"old")
+    before = files(folder)
+    rest = {"convert": ["old.fbin", "-f"], "merge": ["-O", "old.fbin", "-f"], "split": ["old.fbin", "--parts", "1", "-f"],
+            "sample": ["old.fbin", "--head", "1", "-f"]}.get(command, [])  # fmt: skip
+    code, out, err = cli(command, name, *rest)
+    assert code == 1
+    said = out if command == "verify" else err
+    assert expected in said and name in said
+    assert len(err.strip().splitlines()) == (0 if command == "verify" else 1)
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize(("arguments", "code", "expected"), [
+    (["info", "."], 1, "directory"),
+    (["info", "missing.fbin"], 1, "missing.fbin: no such file"),
+    (["convert", "missing.fbin", "o.npy"], 1, "no such file"),
+    (["convert", "vectors.fbin", "o.xyz"], 2, "no format is written for the suffix .xyz"),
+    (["convert", "vectors.fbin", "o.npy", "--to", "bogus"], 2, "unknown format 'bogus'"),
+    (["convert", "vectors.fbin", "o.npy", "--encoding", "bogus"], 2, "unknown encoding 'bogus'"),
+    (["convert", "vectors.fbin", "vectors.fbin", "-f"], 2, "the output is also an input"),
+    (["convert", "vectors.fbin", "queries.fbin"], 2, "use --force"),
+    (["convert", "vectors.fbin", "nowhere/o.npy"], 2, "does not exist"),
+    (["convert", "vectors.fbin", "o.npy", "--column", "nope"], 2, "no column 'nope'"),
+    (["convert", "vectors.fbin", "o.npy", "--option", "speed=9"], 2, "npy has no option speed"),
+    (["convert", "vectors.fbin", "o.ibin"], 2, "floats"),
+    (["sample", "vectors.fbin", "o.npy", "--stride", "0"], 2, "stride must be at least 1, not 0"),
+    (["sample", "vectors.fbin", "o.npy", "--head", "-1"], 2, "head must be at least 0"),
+    (["sample", "vectors.fbin", "o.npy", "--random", "301"], 2, "cannot choose 301 rows of 300"),
+    (["sample", "vectors.fbin", "o.npy", "--range", "9"], 2, "START:STOP"),
+    (["sample", "vectors.fbin", "o.npy"], 2, "choose one of"),
+    (["split", "vectors.fbin", "o.npy", "--rows", "0"], 2, "rows must be at least 1"),
+    (["split", "vectors.fbin", "o.npy", "--parts", "-2"], 2, "parts must be at least 1"),
+    (["split", "vectors.fbin", "o.npy"], 2, "either rows or parts"),
+    (["merge", "no-*.fbin", "-O", "o.fbin"], 2, "no file matches"),
+    (["merge", "vectors.fbin"], 2, "output"),
+    (["bogus"], 2, "No such command"),
+    (["info", "vectors.fbin", "--bogus"], 2, "No such option"),
+])  # fmt: skip
+def test_bad_usage_is_one_clear_line(cli, folder, arguments, code, expected):
+    before = files(folder)
+    found, _out, err = cli(*arguments)
+    assert (found, len(err.strip().splitlines())) == (code, 1), err
+    assert expected in err
+    assert files(folder) == before
+
+
+def test_mixed_dimensions_are_named(cli, folder):
+    import polyvec as pv
+
+    pv.write("other.fbin", np.zeros((3, 17), np.float32))
+    code, _, err = cli("merge", "vectors.fbin", "other.fbin", "-O", "o.fbin")
+    assert code == 2 and "dimension 16" in err and "dimension 17" in err and "other.fbin" in err
+
+
+def test_gaps_and_duplicates_in_shards_are_reported(cli, folder):
+    (folder / "shard-00001-of-00003.fbin").rename(folder / "x.fbin")
+    code, out, _ = cli("merge", "shard-*.fbin", "-O", "o.fbin", "--dry-run")
+    assert code == 0 and "1 of 3 shards are missing: 1" in out and not (folder / "o.fbin").exists()
+    code, _, err = cli("merge", "shard-*.fbin", "-O", "o.fbin", "--strict")
+    assert code == 2 and "missing" in err
+    code, out, _ = cli("merge", "vectors.fbin", "vectors.fbin", "-O", "o.fbin", "--no-sidecar")
+    assert code == 0 and "given more than once" in out
+
+
+def test_lenient_takes_the_whole_rows(cli, folder):
+    content = (folder / "queries.fbin").read_bytes()
+    (folder / "cut.fbin").write_bytes(content[:-1])
+    assert cli("convert", "cut.fbin", "o.npy")[0] == 1
+    code, _, err = cli("convert", "cut.fbin", "o.npy", "--lenient")
+    assert code == 0 and "4 of 5 rows" in err
+    assert np.load("o.npy").shape == (4, 16)
+
+
+def test_extra_bytes_are_a_warning(cli, folder):
+    (folder / "long.fbin").write_bytes((folder / "queries.fbin").read_bytes() + b"xyz")
+    code, out, err = cli("convert", "long.fbin", "o.npy")
+    assert code == 0 and "3 extra bytes" in err
+    code, out, _ = cli("verify", "long.fbin")
+    assert code == 0 and "warning" in out and "3 extra bytes" in out
+
+
+def test_interrupting_a_conversion_cleans_up(folder):
+    """Ctrl-C in the middle: exit 130, one line, no temporary file, the old target still there."""
+    (folder / "old.npy").write_bytes(b"old")
+    script = (
+        "import os, signal, sys\n"
+        "from polyvec.core.sinks import Sink\n"
+        "plain = Sink.copy_from\n"
+        "def slow(self, *a):\n"
+        "    plain(self, *a); print('writing', flush=True); import time; time.sleep(20)\n"
+        "Sink.copy_from = slow\n"
+        "from polyvec.cli import run\n"
+        "sys.exit(run(['convert', 'vectors.fbin', 'old.npy', '-f']))\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "writing\n"
+    time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 130 and "interrupted" in err and "Traceback" not in err
+    assert (folder / "old.npy").read_bytes() == b"old"
+    assert not [n for n in os.listdir(folder) if "polyvec-tmp" in n]

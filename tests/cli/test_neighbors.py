@@ -1,0 +1,79 @@
+"""search, truth, recall on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import polyvec as pv
+
+
+def test_search_finds_a_row_itself(cli):
+    code, out, _ = cli("search", "vectors.fbin", "--row", "17", "--k", "2", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["rows"][0][0] == 17 and found["queries"] == ["row 17"]
+    assert found["scores"][0][0] == pytest.approx(1.0)
+
+
+def test_search_filters_by_record(cli):
+    _, out, _ = cli("search", "vectors.fbin", "--query", "queries.fbin", "--where", "kind=b", "--k", "4", "--json")
+    assert all(row % 2 == 1 for rows in json.loads(out)["rows"] for row in rows)
+
+
+def test_search_prints_records_and_words(cli):
+    _, out, _ = cli("search", "vectors.fbin", "--row", "3", "--k", "1")
+    assert "name=item 3" in out
+    pv.write("words.npy", np.eye(3, dtype=np.float32), vocab=["king", "queen", "rook"])
+    code, out, _ = cli("search", "words.npy", "--word", "queen", "--k", "1")
+    assert code == 0 and out.splitlines()[0] == "queen" and out.strip().endswith("queen")
+
+
+def test_search_keeps_its_index_beside_the_file(cli, folder):
+    plain = cli("search", "vectors.fbin", "--query", "queries.fbin", "--json")[1]
+    code, out, err = cli("search", "vectors.fbin", "--query", "queries.fbin", "--json", "--index")
+    assert code == 0 and out == plain and (folder / "vectors.fbin.pvindex").exists() and "wrote" in err
+    code, out, err = cli("search", "vectors.fbin", "--query", "queries.fbin", "--json", "--index")
+    assert code == 0 and out == plain and not err
+    pv.write("vectors.fbin", np.ones((300, 16), np.float32))
+    code, _, err = cli("search", "vectors.fbin", "--query", "queries.fbin", "--index")
+    assert code == 2 and "the index is of other rows" in err
+
+
+def test_truth_then_recall(cli, folder):
+    assert cli("truth", "vectors.fbin", "queries.fbin", "-o", "gt.truth", "--k", "20", "-m", "ip")[0] == 0
+    code, out, _ = cli("truth", "vectors.fbin", "queries.fbin", "--check", "gt.truth", "-m", "ip")
+    assert code == 0 and "is of this base" in out
+    code, out, _ = cli("recall", "gt.truth", "gt.truth", "--k", "1,20", "--json")
+    assert [one["recall"] for one in json.loads(out)] == [1.0, 1.0]
+    code, out, _ = cli("recall", "result.ibin", "truth.ibin", "--k", "10")
+    assert code == 0 and "recall@10" in out and "0.9000" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["search", "vectors.fbin"], "give one of --query, --row, --word and --text, not none"),
+        (["search", "vectors.fbin", "--row", "1", "--word", "a"], "not --row and --word"),
+        (["search", "vectors.fbin", "--row", "300"], "row 300 does not exist; the base has rows 0 to 299"),
+        (["search", "vectors.fbin", "--word", "king"], "needs a vocabulary"),
+        (["search", "vectors.fbin", "--text", "hello"], "needs a model"),
+        (["search", "vectors.fbin", "--row", "1", "--k", "0"], "k is 0"),
+        (["search", "vectors.fbin", "--row", "1", "--k", "301"], "only 300 rows"),
+        (["search", "vectors.fbin", "--row", "1", "-m", "x"], "metric 'x' is unknown"),
+        (["search", "vectors.fbin", "--row", "1", "--where", "kind"], "FIELD=VALUE"),
+        (["search", "vectors.fbin", "--row", "1", "--where", "colour=red"], "no field 'colour'"),
+        (["search", "truth.ibin", "--row", "1"], "int32 whole numbers, such as ids"),
+        (["search", "shard-*.fbin", "--row", "1", "--index"], "merge shards first"),
+        (["truth", "vectors.fbin", "queries.fbin"], "either --output"),
+        (["truth", "vectors.fbin", "queries.fbin", "-o", "vectors.fbin", "-f"], "also an input"),
+        (["truth", "vectors.fbin", "queries.fbin", "-o", "truth.ibin"], "use --force"),
+        (["truth", "vectors.fbin", "queries.fbin", "--check", "truth.ibin", "-m", "l2"], "not of this base under l2"),
+        (["recall", "result.ibin", "truth.ibin", "--k", "a"], "whole numbers by commas"),
+        (["recall", "result.ibin", "truth.ibin", "--k", "21"], "20 neighbours a query"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_2(cli, arguments, says):
+    code, _, err = cli(*arguments)
+    assert code == 2 and says in err and len(err.strip().splitlines()) == 1

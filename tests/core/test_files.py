@@ -1,0 +1,100 @@
+"""Sources: checked reads over files, bytes and pipes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyvec.core.errors import FormatError, Truncated
+from polyvec.core.files import Source, open_source
+
+DATA = bytes(range(200))
+
+
+@pytest.fixture(params=["file", "bytes", "pipe"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
+    path = tmp_path / "data.bin"
+    if request.param == "bytes":
+        return Source(None, data=DATA)
+    if request.param == "file":
+        path.write_bytes(DATA)
+        return Source(path)
+    os.mkfifo(path)
+    threading.Thread(target=lambda: path.write_bytes(DATA)).start()
+    return Source(path)
+
+
+def test_every_kind_of_source_reads_the_same(source: Source) -> None:
+    with source:
+        assert source.size == 200
+        assert source.read_at(5, 10) == DATA[5:15]
+        assert source.read_at(190, 50) == DATA[190:]
+        assert source.read_at(500, 5) == b"" and source.read_at(5, -3) == b""
+        out = np.empty((4, 3), "<u2")
+        source.read_into(20, out)
+        assert out.tobytes() == DATA[20:44]
+        view = source.view(20, 24)
+        assert view.tobytes() == DATA[20:44] and not view.flags.writeable
+        assert source.view(200, 0).size == 0
+    assert view.tobytes() == DATA[20:44]  # views outlive their source
+
+
+def test_reads_past_the_end_are_truncated_with_their_offset(source: Source) -> None:
+    with source:
+        for read in (lambda: source.read_into(190, np.empty(11, np.uint8)), lambda: source.view(190, 11)):
+            with pytest.raises(Truncated, match="at byte 190; expected 11 bytes, found 10 bytes"):
+                read()
+        for read in (lambda: source.read_into(-1, np.empty(1, np.uint8)), lambda: source.view(-1, 1)):
+            with pytest.raises(Truncated):
+                read()
+
+
+def test_bytes_read_are_counted(source: Source) -> None:
+    with source:
+        source.read_at(0, 7)
+        source.read_into(0, np.empty(5, np.uint8))
+        assert source.bytes_read == 12
+
+
+def test_a_file_that_shrinks_is_truncated_and_no_bus_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(10_000))
+    with Source(tmp_path / "a") as source:
+        os.truncate(tmp_path / "a", 100)
+        with pytest.raises(Truncated, match="shorter while it was read"):
+            source.read_into(0, np.empty(5000, np.uint8))
+
+
+def test_a_directory_is_named_as_such(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="directory"):
+        Source(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        Source(tmp_path / "none")
+
+
+def test_suffixes_are_lower_case_and_a_crops_mark_is_passed_over() -> None:
+    for name, suffix in [("A.FBIN", ".fbin"), ("a.fbin.crop_nb_10000", ".fbin"), ("a", ""), ("a.tar.gz", ".gz")]:
+        assert Source(None, data=b"", name=name).suffix == suffix
+
+
+def test_a_file_travels_to_another_process_and_memory_does_not(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(DATA)
+    with Source(tmp_path / "a") as source, pickle.loads(pickle.dumps(source)) as other:
+        assert other.read_at(0, 200) == DATA
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(Source(None, data=b""))
+
+
+def test_siblings_are_found_beside_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "a.words.txt").write_bytes(b"x")
+    with Source(tmp_path / "a") as source:
+        beside = source.sibling("a.words.txt")
+        assert beside is not None and beside.read_at(0, 9) == b"x"
+        beside.close()
+        assert source.sibling("none") is None
+    assert open_source(b"abc").sibling("x") is None

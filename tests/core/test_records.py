@@ -1,0 +1,99 @@
+"""Records: lazy, sliceable, and equal however they are held."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from polyvec.core.errors import Corrupt
+from polyvec.core.files import Source
+from polyvec.core.records import (
+    LINES_PER_MARK,
+    ColumnRecords,
+    ConcatRecords,
+    LineRecords,
+    ListRecords,
+    Records,
+    RunRecords,
+    as_records,
+)
+
+PLAIN = [{"n": i // 3, "even": i // 3 % 2 == 0} for i in range(10)]
+
+
+def lines(records: list[dict[str, object]], end: bytes = b"\n") -> bytes:
+    return b"\n".join(json.dumps(record).encode() for record in records) + end
+
+
+def held() -> dict[str, Records]:
+    return {
+        "list": ListRecords(PLAIN),
+        "columns": ColumnRecords({"n": np.arange(10) // 3, "even": [r["even"] for r in PLAIN]}),
+        "runs": RunRecords([(s, min(s + 3, 10), PLAIN[s]) for s in range(0, 10, 3)], 10),
+        "lines": LineRecords(Source(None, data=lines(PLAIN)), 10),
+        "lines without an end": LineRecords(Source(None, data=lines(PLAIN, b""))),
+        "concat": ConcatRecords([ListRecords(PLAIN[:4]), ListRecords([]), ListRecords(PLAIN[4:])]),
+        "view": ListRecords([{}, *PLAIN, {}]).view(range(1, 11)),
+        "chosen": ListRecords(PLAIN[::-1]).view(np.arange(10)[::-1]),
+    }
+
+
+@pytest.mark.parametrize("name", list(held()))
+def test_every_holder_gives_the_same_records(name: str) -> None:
+    records = held()[name]
+    assert len(records) == 10 and list(records) == PLAIN
+    assert records[3] == PLAIN[3] and records[-1] == PLAIN[-1]
+    assert records[2:7] == PLAIN[2:7] and records[::3] == PLAIN[::3] and records[5:2] == []
+    assert records[np.array([4, 0])] == [PLAIN[4], PLAIN[0]]
+    assert list(records.runs()) == [(s, min(s + 3, 10), PLAIN[s]) for s in range(0, 10, 3)]
+    assert records.fields == ["n", "even"]
+    assert type(records[0]["n"]) is int  # what JSON can hold
+    for bad in (10, -11):
+        with pytest.raises(IndexError):
+            records[bad]
+
+
+@pytest.mark.parametrize(
+    "count", [0, 1, LINES_PER_MARK - 1, LINES_PER_MARK, LINES_PER_MARK + 1, 3 * LINES_PER_MARK + 5]
+)
+@pytest.mark.parametrize("scan", [64, 1 << 20])
+def test_lines_are_found_through_the_sparse_index(count: int, scan: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyvec.core.records.SCAN_BYTES", scan)
+    many = [{"row": i, "pad": "x" * (i % 17)} for i in range(count)]
+    records = LineRecords(Source(None, data=lines(many) if count else b""))
+    assert len(records) == count and list(records) == many
+    for row in {0, count // 2, count - 1, LINES_PER_MARK - 1, LINES_PER_MARK} & set(range(count)):
+        assert records[row] == many[row]
+
+
+def test_a_gap_between_runs_is_an_empty_record() -> None:
+    records = RunRecords([(2, 4, {"a": 1})], 6)
+    assert list(records) == [{}, {}, {"a": 1}, {"a": 1}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b'{"a":1}\n{"a":2}\n{}\n', "expected 2 lines, found 3 lines"),
+        (b'{"a":1}\n[1]\n', "not a JSON object"),
+        (b'{"a":1}\n{"a":\n', "invalid JSON"),
+        (b'{"a":1}\n{"a":1,"a":2}\n', "key 'a' twice"),
+        (b'{"a":1}\n{"a":NaN}\n', "NaN"),
+        (b'{"a":1}\n{"a":"\xff"}\n', "UTF-8"),
+        (b'{"a":1}\n' + b'{"a":' * 70 + b"1" + b"}" * 70 + b"\n", "nests deeper"),
+    ],
+)
+def test_bad_lines_are_corrupt_with_their_place(data: bytes, words: str) -> None:
+    records = LineRecords(Source(None, data=data, name="x.records.jsonl"), 2)
+    with pytest.raises(Corrupt, match=words) as caught:
+        list(records)
+    assert caught.value.path == "x.records.jsonl"
+    if "lines" not in words:
+        assert caught.value.offset is not None and caught.value.offset >= 8
+
+
+def test_fields_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ in length"):
+        as_records({"a": [1], "b": [1, 2]})

@@ -1,0 +1,203 @@
+"""Sinks: what is on disk after a commit, an abort, a kill."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from polyvec.core.errors import InputError, Truncated
+from polyvec.core.files import Source
+from polyvec.core.sinks import HASH_STEP, TEMP_SUFFIX, Sink, sweep
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_nothing_is_seen_before_commit_and_all_of_it_after(tmp_path: Path) -> None:
+    target = tmp_path / "a.bin"
+    with Sink(target) as sink:
+        assert sink.write(b"abc") == 0
+        assert sink.write(np.arange(2, dtype="<u2")) == 3
+        assert not target.exists()
+    assert target.read_bytes() == b"abc\0\0\1\0"
+    assert names(tmp_path) == ["a.bin"]
+
+
+def test_an_error_leaves_no_trace(tmp_path: Path) -> None:
+    target = tmp_path / "a.bin"
+    target.write_bytes(b"old")
+    with pytest.raises(RuntimeError), Sink(target) as sink:
+        sink.write(b"new")
+        sink.sibling("a.bin.words.txt").write(b"x")
+        raise RuntimeError
+    assert target.read_bytes() == b"old"
+    assert names(tmp_path) == ["a.bin"]
+
+
+def test_a_reserved_header_is_written_last(tmp_path: Path) -> None:
+    with Sink(tmp_path / "a.bin") as sink:
+        assert sink.write(b"magic") == 0
+        assert sink.reserve(4) == 5
+        assert sink.write(b"rows") == 9
+        assert sink.align(8) == 16
+        sink.write_at(5, b"HEAD")
+        for offset in (-1, 14):
+            with pytest.raises(ValueError, match="outside"):
+                sink.write_at(offset, b"too far")
+    assert (tmp_path / "a.bin").read_bytes() == b"magicHEADrows\0\0\0"
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+@pytest.mark.parametrize("size", [0, 10, 3 * HASH_STEP + 7])
+def test_the_digest_is_that_of_the_finished_file(tmp_path: Path, reserved: bool, size: int) -> None:
+    with Sink(tmp_path / "a.bin", sha256=True, durable=False) as sink:
+        if reserved:
+            sink.reserve(8)
+        for piece in range(3):
+            sink.write(bytes([piece]) * (size // 3))
+        if reserved:
+            sink.write_at(0, b"finished")
+    assert sink.hexdigest() == hashlib.sha256((tmp_path / "a.bin").read_bytes()).hexdigest()
+
+
+def test_a_rewrite_of_hashed_bytes_is_in_the_digest(tmp_path: Path) -> None:
+    with Sink(tmp_path / "a.bin", sha256=True, durable=False) as sink:
+        sink.write(b"a" * (4 * HASH_STEP))
+        sink.write_at(0, b"b")
+        sink.write(b"c" * HASH_STEP)
+    assert sink.hexdigest() == hashlib.sha256((tmp_path / "a.bin").read_bytes()).hexdigest()
+
+
+def test_a_range_of_a_source_is_copied(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).bytes(100_000)
+    (tmp_path / "in").write_bytes(data)
+    for make in (lambda: Source(tmp_path / "in"), lambda: Source(None, data=data)):
+        with make() as source, Sink(tmp_path / "out") as sink:
+            sink.write(b"head")
+            sink.copy_from(source, 5, 90_000)
+        assert (tmp_path / "out").read_bytes() == b"head" + data[5:90_005]
+
+
+def test_a_copy_works_where_the_kernel_cannot(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"0123456789")
+    broken = mock.patch.object(os, "copy_file_range", side_effect=OSError(38, "not here"))
+    with broken, Source(tmp_path / "in") as source, Sink(tmp_path / "out") as sink:
+        sink.copy_from(source, 2, 6)
+    assert (tmp_path / "out").read_bytes() == b"234567"
+
+
+def test_a_source_that_shrank_is_truncated_and_leaves_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(bytes(1000))
+    with Source(tmp_path / "in") as source, pytest.raises(Truncated), Sink(tmp_path / "out") as sink:
+        os.truncate(tmp_path / "in", 10)
+        sink.copy_from(source, 0, 1000)
+    assert names(tmp_path) == ["in"]
+
+
+def test_siblings_are_committed_before_the_main_file(tmp_path: Path) -> None:
+    order = []
+    replace = os.replace
+    spy = mock.patch.object(os, "replace", side_effect=lambda a, b: (order.append(Path(b).name), replace(a, b)))
+    with spy, Sink(tmp_path / "main") as sink:
+        sink.write(b"1")
+        sink.sibling("main.words.txt").write(b"2")
+        sink.sibling("main.ids.txt").write(b"3")
+    assert order == ["main.words.txt", "main.ids.txt", "main"]
+    assert names(tmp_path) == ["main", "main.ids.txt", "main.words.txt"]
+
+
+def test_stale_siblings_go_and_inputs_stay(tmp_path: Path) -> None:
+    for name in ("a", "a.words", "a.ids"):
+        (tmp_path / name).write_bytes(b"old")
+    with Sink(tmp_path / "a") as sink:
+        sink.discard(["a.words", "a.ids", "a.none"])
+        sink.sibling("a.ids").write(b"new")
+    assert names(tmp_path) == ["a", "a.ids"]
+    assert (tmp_path / "a.ids").read_bytes() == b"new"
+    with pytest.raises(InputError, match="input"), Sink(tmp_path / "a", inputs=[tmp_path / "a.ids"]) as sink:
+        sink.discard(["a.ids"])
+    assert names(tmp_path) == ["a", "a.ids"]
+
+
+def test_a_commit_is_synced_file_first_then_folder(tmp_path: Path) -> None:
+    kinds = []
+    fsync = os.fsync
+    with mock.patch.object(os, "fsync", side_effect=lambda fd: (kinds.append(os.fstat(fd).st_mode), fsync(fd))):
+        with Sink(tmp_path / "a") as sink:
+            sink.write(b"1")
+        assert [stat.S_ISDIR(mode) for mode in kinds] == [False, True]
+        with Sink(tmp_path / "b", durable=False) as sink:
+            sink.write(b"1")
+    assert len(kinds) == 2
+
+
+def test_a_failing_fsync_leaves_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    broken = mock.patch.object(os, "fsync", side_effect=OSError(5, "I/O error"))
+    with broken, pytest.raises(OSError, match="I/O"), Sink(tmp_path / "a") as sink:
+        sink.write(b"new")
+    assert (tmp_path / "a").read_bytes() == b"old" and names(tmp_path) == ["a"]
+
+
+def test_the_mode_follows_the_umask_or_the_old_file(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with Sink(tmp_path / "a") as sink:
+            sink.write(b"1")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+    (tmp_path / "a").chmod(0o604)
+    with Sink(tmp_path / "a") as sink:
+        sink.write(b"2")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o604
+
+
+def test_targets_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"old")
+    for target, options, words in [
+        (tmp_path, {}, "directory"),
+        (tmp_path / "no" / "a", {}, "does not exist"),
+        (tmp_path / "there", {"overwrite": False}, "--force"),
+        (tmp_path / "there", {"inputs": [tmp_path / "there"]}, "also an input"),
+    ]:
+        with pytest.raises(InputError, match=words) as caught:
+            Sink(target, **options)
+        assert "\n" not in str(caught.value)
+    assert names(tmp_path) == ["there"]
+
+
+def test_a_living_writers_file_is_not_swept(tmp_path: Path) -> None:
+    target = tmp_path / "a[1]*.bin"
+    dead = tmp_path / f".{target.name}.0badf00d{TEMP_SUFFIX}"
+    other = tmp_path / f".another.bin.0badf00d{TEMP_SUFFIX}"
+    dead.write_bytes(b"left by a kill")
+    other.write_bytes(b"of another target")
+    first = Sink(target)
+    assert not dead.exists() and other.exists()
+    second = Sink(target)
+    assert sweep(target) == []
+    for sink in (first, second):
+        sink.write(b"whole")
+        sink.commit()
+    assert names(tmp_path) == sorted([target.name, other.name])
+
+
+def test_standard_output_gets_the_whole_file_at_commit(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with Sink("-") as sink:
+        sink.reserve(4)
+        sink.write(b"body")
+        sink.write_at(0, b"head")
+        sys.stdout.flush()
+        assert capfdbinary.readouterr().out == b""
+        with pytest.raises(InputError, match="standard output"):
+            sink.sibling("x")
+    assert capfdbinary.readouterr().out == b"headbody"

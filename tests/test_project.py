@@ -1,0 +1,99 @@
+"""The project itself: a bare install works, the README runs, nothing heavy is imported, the layers hold."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import polyvec as pv
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = ("h5py", "pyarrow", "faiss", "tokenizers", "safetensors", "onnxruntime", "onnx", "openvino", "starlette", "uvicorn",
+          "torch", "triton", "cupy", "playwright", "polars", "duckdb")  # fmt: skip
+BLOCK = f"import sys\nfor name in {EXTRAS!r}: sys.modules[name] = None\n"
+
+
+def bare(code, tmp_path):
+    """Runs code in a process where no extra can be imported, as after a plain `pip install polyvec`."""
+    return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, cwd=tmp_path)
+
+
+def test_a_bare_install_imports_and_helps(tmp_path):
+    done = bare("import sys; sys.argv=['polyvec','--help']\nfrom polyvec.cli import main\nmain()", tmp_path)
+    assert done.returncode == 0 and "convert" in done.stdout, done.stderr
+
+
+def test_a_bare_install_converts(tmp_path):
+    code = (
+        "import numpy as np, polyvec as pv\n"
+        "pv.write('a.fbin', np.eye(4, dtype='f4')); pv.convert('a.fbin', 'b.npy', encoding='float16')\n"
+        "print(pv.verify('b.npy').ok, pv.open('b.npy').rows)"
+    )
+    done = bare(code, tmp_path)
+    assert done.stdout.split() == ["True", "4"], done.stderr
+
+
+def test_everything_works_without_native_kernels(tmp_path):
+    code = "from polyvec import kernels; print(kernels.NATIVE, kernels.cpu_path())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path,
+                          env={**os.environ, "POLYVEC_NO_NATIVE": "1"})  # fmt: skip
+    assert done.stdout.split() == ["False", "numpy"]
+
+
+def test_every_public_name_is_there():
+    for name in pv.__all__:
+        assert getattr(pv, name) is not None
+    with pytest.raises(AttributeError):
+        _ = pv.no_such_name
+
+
+def test_errors_are_what_callers_expect():
+    assert issubclass(pv.FormatError, ValueError) and issubclass(pv.InputError, ValueError)
+    assert issubclass(pv.MissingExtra, ImportError)
+    for name in ("UnknownFormat", "AmbiguousFormat", "Truncated", "Corrupt", "Unsupported"):
+        assert issubclass(getattr(pv, name), pv.FormatError)
+
+
+MODULES = [m.name for m in pkgutil.walk_packages(pv.__path__, "polyvec.") if m.name not in ("polyvec.__main__", "polyvec._native")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        module = importlib.import_module(name)
+    except pv.MissingExtra as error:
+        pytest.skip(str(error))
+    assert module.__doc__ or name.endswith("__init__"), f"{name} has no docstring"
+    assert doctest.testmod(module).failed == 0
+
+
+def test_the_readme_is_short_and_its_python_runs(tmp_path, monkeypatch):
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) < 150
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_modules_stay_small():
+    long = {p: n for p in (ROOT / "src").rglob("*.py") if (n := len(p.read_text().splitlines())) > 500}
+    assert not long
+
+
+def test_the_repository_speaks_of_itself_alone():
+    """No path of a machine, no registry host."""
+    words = ("/work/" + "main", "/work/" + "shared", "pypi." + "org", "registry.npmjs" + ".org")
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py")]:
+        text = path.read_text()
+        assert not [w for w in words if w in text], path

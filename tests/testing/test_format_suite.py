@@ -1,0 +1,206 @@
+"""The suite finds what it is for: each broken format here fails the test that is meant for it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyvec import formats
+from polyvec.core.blocks import Extent, Raw
+from polyvec.core.collection import Collection
+from polyvec.core.columns import ArrayColumn, FileColumn
+from polyvec.core.errors import Corrupt, Truncated
+from polyvec.core.files import Source
+from polyvec.core.format import Confidence, Format, Match, WriteOptions
+from polyvec.core.sinks import Sink
+from polyvec.testing import FormatSuite, Sample, vectors
+
+COUNTER = itertools.count()
+
+
+class Plain(Format):
+    """'PLAIN!!!', u32 n, u32 d, float32 rows: right in every way."""
+
+    name = "plain"
+    title = "Plain (for tests)"
+    suffixes = (".plain",)
+
+    def sniff(self, head: bytes, size: int, suffix: str) -> list[Match]:
+        return [Match(Confidence.MAGIC, "magic")] if head.startswith(b"PLAIN!!!") else []
+
+    def read_counts(self, source: Source) -> tuple[int, int]:
+        head = source.read_at(0, 16)
+        if len(head) < 16:
+            raise Truncated("short")
+        n, d = struct.unpack("<II", head[8:])
+        if head[:8] != b"PLAIN!!!" or (n and not d):
+            raise Corrupt("bad")
+        if source.size != 16 + 4 * n * d:
+            raise Truncated("the size is wrong")
+        return n, d
+
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        n, d = self.read_counts(source)
+        extent = Extent(0, n, 16, 4 * n * d, Raw(np.dtype("<f4")))
+        return Collection({"vectors": FileColumn("vectors", source, [extent], row_shape=(d,), encoding="raw")})
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        sink.write(b"PLAIN!!!" + struct.pack("<II", collection.rows, collection.dim))
+        for block in collection.vectors.blocks():
+            sink.write(block.decode())
+
+
+class Trusting(Plain):
+    """Allocates what the header promises."""
+
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        head = source.read_at(0, 16).ljust(16, b"\0")
+        n, d = struct.unpack("<II", head[8:])
+        rows = np.zeros((n, d), np.float32)
+        data = np.frombuffer(source.read_at(16, 4 * (source.size // 4)), np.uint8)
+        rows.reshape(-1).view(np.uint8)[: len(data)] = data[: rows.nbytes]
+        return Collection({"vectors": ArrayColumn("vectors", rows)})
+
+
+class Unchecked(Plain):
+    """Lets struct complain of a short header."""
+
+    def read_counts(self, source: Source) -> tuple[int, int]:
+        struct.unpack("<8sII", source.read_at(0, 16))
+        return super().read_counts(source)
+
+
+class Endless(Plain):
+    """Loops where a count is odd."""
+
+    def read_counts(self, source: Source) -> tuple[int, int]:
+        while source.size >= 16 and source.read_at(8, 1)[0] & 64:
+            pass
+        return super().read_counts(source)
+
+
+class Lying(Plain):
+    """Gives fewer rows than its shape says, where a flag in the magic is flipped."""
+
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        if source.size >= 8 and source.read_at(7, 1) != b"!":
+            return Collection({"vectors": ArrayColumn("vectors", vectors(2, 3), shape=(5, 3))})
+        return super().open(source)
+
+
+class Moody(Plain):
+    """Never writes the same bytes twice."""
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        super().write(collection, sink, options)
+        sink.write(struct.pack("<I", next(COUNTER)))
+
+    def read_counts(self, source: Source) -> tuple[int, int]:
+        return super().read_counts(Source(None, data=source.read_at(0, source.size - 4)))
+
+
+class Rounding(Plain):
+    """Loses precision unasked."""
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        sink.write(b"PLAIN!!!" + struct.pack("<II", collection.rows, collection.dim))
+        sink.write(collection.vectors.to_numpy().astype(np.float16).astype(np.float32))
+
+
+class Blockwise(Plain):
+    """Writes what depends on how the rows arrive."""
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        sink.write(b"PLAIN!!!" + struct.pack("<II", collection.rows, collection.dim))
+        for block in collection.vectors.blocks():
+            rows = block.decode().copy()
+            rows[0] = 0
+            sink.write(rows)
+
+
+class Direct(Plain):
+    """Writes to the target itself."""
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        sink.path.write_bytes(b"PLAIN!!!")
+        super().write(collection, sink, options)
+
+
+class Littering(Plain):
+    """Leaves a file of its own behind."""
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        (sink.path.parent / "scratch").write_bytes(b"")
+        super().write(collection, sink, options)
+        os.unlink(sink.path.parent / "scratch")  # noqa: PTH108
+
+
+class Greedy(Plain):
+    """Claims what is another's."""
+
+    def sniff(self, head: bytes, size: int, suffix: str) -> list[Match]:
+        return [Match(Confidence.MAGIC, "everything is mine")]
+
+
+def suite_of(made: Format) -> FormatSuite:
+    class Suite(FormatSuite):
+        format = made
+
+        def samples(self) -> Iterator[Sample]:
+            yield Sample("five", Collection.from_arrays(vectors(5, 3)))
+
+    return Suite()
+
+
+def run(made: Format, test: str, tmp_path: Path) -> None:
+    suite = suite_of(made)
+    method = getattr(suite, test)
+    sample = next(iter(suite.samples()))
+    wanted = method.__func__.__code__.co_varnames[: method.__func__.__code__.co_argcount]
+    arguments = {"sample": sample, "tmp_path": tmp_path}
+    with formats.registered(made):
+        method(**{name: value for name, value in arguments.items() if name in wanted})
+
+
+TESTS = [name for name in dir(FormatSuite) if name.startswith("test_")]
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_a_right_format_passes(test: str, tmp_path: Path) -> None:
+    run(Plain(), test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("made", "test", "words"),
+    [
+        (Trusting(), "test_hostile_counts_allocate_nothing", "MemoryError"),
+        (Trusting(), "test_every_bit_flip_is_a_format_error_or_consistent", "MemoryError"),
+        (Unchecked(), "test_every_truncation_is_a_format_error_or_consistent", "struct|error"),
+        (Endless(), "test_every_bit_flip_is_a_format_error_or_consistent", "TooSlow"),
+        (Lying(), "test_every_bit_flip_is_a_format_error_or_consistent", "ValueError|says"),
+        (Moody(), "test_the_same_collection_gives_the_same_bytes", "."),
+        (Rounding(), "test_what_was_written_reads_back", "."),
+        (Rounding(), "test_the_file_alone_holds_what_the_format_says_it_holds", "."),
+        (Blockwise(), "test_how_the_rows_arrive_does_not_change_the_bytes", "."),
+        (Direct(), "test_a_kill_while_writing_leaves_the_old_file_or_nothing", "."),
+        (Direct(), "test_a_full_disk_leaves_the_old_file_and_no_trace", "."),
+        (Direct(), "test_a_cancelled_write_leaves_the_old_file_and_no_trace", "."),
+        (Littering(), "test_a_cancelled_write_leaves_the_old_file_and_no_trace", "."),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Format) else None,
+)
+def test_a_broken_format_fails(made: Format, test: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=words):
+        run(made, test, tmp_path)
+
+
+def test_a_format_that_claims_anothers_file_fails_the_others_test(tmp_path: Path) -> None:
+    with formats.registered(Greedy()), pytest.raises(AssertionError):
+        run(Plain(), "test_with_its_suffix_no_other_format_claims_the_file", tmp_path)
