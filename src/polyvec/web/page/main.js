@@ -238,6 +238,7 @@ class Page {
       byId("results").replaceChildren();
       status.textContent = "Vectors are on their way…";
     }
+    await store.ready;
     const start = performance.now();
     const question = state.row !== null ? { row: state.row } : { text: state.q };
     const hits = await store.search(question, state.k + (state.row !== null ? 1 : 0), state.filters, mask);
