@@ -77,6 +77,7 @@ def test_the_page_and_its_files_are_served_under_an_opaque_id(served: ServedColl
     site = asked("data/site.json").json()
     assert (site["rows"], site["dim"], site["source"], site["text_query"]) == (ROWS, DIM, "server", True)
     assert len(asked("data/map.bin").content) == 4 * site["map"]["points"] == 800
+    assert asked("data/map.bin").headers["content-type"] == "application/octet-stream"
     points = np.frombuffer(asked("data/points.bin").content, "<u4")
     assert len(points) == 200 and points[0] == 0 and points[-1] == ROWS - 1
     kinds = np.frombuffer(asked(f"data/{site['fields'][0]['file']}").content, "<u2")
