@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -233,6 +236,87 @@ def test_the_served_page_works_in_a_browser(running: str):
         rows = tab.evaluate("[...document.querySelectorAll('#results .hit')].map(h => Number(h.dataset.row))")
         assert rows and {row % 3 for row in rows} == {0}
         assert not problems
+
+
+class StubEmbedder:
+    """Stands in for a model: the vector of a text is the row that its length names."""
+
+    embedding_dim = DIM
+
+    def __init__(self, path: str) -> None:
+        if path != "stub.weights":
+            raise FileNotFoundError(2, "No such file or directory", path)
+        self.closed = False
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        return vectors()[[len(text) for text in texts]]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def stub_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    def routes(embedder: StubEmbedder) -> list[Route]:
+        async def embeddings(request: Any) -> JSONResponse:
+            return JSONResponse({"data": embedder.embed([(await request.json())["input"]]).tolist()})
+
+        return [Route("/v1/embeddings", embeddings, methods=["POST"])]
+
+    faces = {"polyvec.embedder": {"Embedder": StubEmbedder}, "polyvec.web.embeddings": {"routes": routes}}
+    for name, content in faces.items():
+        module = types.ModuleType(name)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_a_model_alone_a_file_alone_and_both_are_served(stub_model: None, tmp_path: Path):
+    from polyvec.web.run import open_served
+
+    pv.write(tmp_path / "s.fbin", sample())
+    with open_served(None, model="stub.weights") as (served, extra):
+        web = client(served, extra=extra)
+        assert served is None and web.get("/").json()["embeddings"] == "/v1/embeddings"
+        assert len(web.post("/v1/embeddings", json={"input": "abc"}).json()["data"][0]) == DIM
+        assert (
+            web.post("/v1/embeddings", json={"input": "a"}, headers={"origin": "https://e.example"}).status_code == 403
+        )
+        assert web.post("/v1/embeddings", content=iter([b"x" * (1 << 20)] * 9)).status_code == 413
+    with open_served(str(tmp_path / "s.fbin"), model="stub.weights") as (served, extra):
+        web = client(served, extra=extra)
+        assert web.get(f"/c/{served.id}/api/search?text=12345&k=1").json()["hits"][0]["row"] == 5
+        assert web.post("/v1/embeddings", json={"input": "abc"}).status_code == 200
+    pv.write(tmp_path / "other.fbin", np.ones((3, DIM + 1), np.float32))
+    with (
+        pytest.raises(pv.InputError, match="dimensions"),
+        open_served(str(tmp_path / "other.fbin"), model="stub.weights"),
+    ):
+        pass
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(chromium.missing() is not None, reason=chromium.missing() or "")
+def test_texts_are_searched_by_meaning_in_the_browser(served: ServedCollection):
+    from polyvec.web.run import run_app
+
+    address: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=run_app, args=(served,), kwargs={"ready": address.put}, daemon=True).start()
+    with chromium.browser() as chrome:
+        tab = chrome.new_page()
+        tab.goto(address.get(timeout=20))
+        tab.wait_for_selector("html[data-state=ready]")
+        tab.fill("#find", "seven<b")
+        tab.wait_for_selector("#suggestions .meaning")
+        tab.keyboard.press("Enter")
+        tab.wait_for_selector("#results .hit")
+        assert tab.inner_text("#subject h2") == "“seven<b”" and "q=seven" in tab.url
+        assert tab.get_attribute("#results .hit", "data-row") == "7"
+        tab.reload()
+        tab.wait_for_selector("#results .hit")
+        assert tab.get_attribute("#results .hit", "data-row") == "7"
 
 
 def test_a_port_in_use_is_one_line(capsys):

@@ -91,7 +91,7 @@ def _fit(column: Column, rows: NDArray[np.int64] | None, count: int, width: int 
 
 def _tsne(column: Column, rows: NDArray[np.int64] | None, count: int) -> Plane:
     try:
-        from openTSNE import TSNE  # type: ignore[import-not-found, unused-ignore]
+        from openTSNE import TSNE  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         raise MissingExtra("openTSNE", extra="map", purpose="t-SNE maps") from None
     if not 10 <= count <= MOST_TSNE_ROWS:
