@@ -178,6 +178,51 @@ def test_the_map_pans_zooms_hovers_and_selects(tab: Any, address: str):
     assert not tab.problems
 
 
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c02"
+    "0000000b4944415478da6364f80f00010501012718e3660000000049454e44ae426082"
+)
+
+
+def test_thumbnails_show_where_they_load_and_go_where_they_do_not(tab: Any, address: str):
+    ready(tab, f"{address}#row=3")
+    results(tab)
+    until(tab, "document.querySelectorAll('#results img').length === 0")  # the host does not exist
+    tab.context.route("https://image.invalid/*", lambda route: route.fulfill(body=PIXEL, content_type="image/png"))
+    tab.evaluate("location.hash = '#row=4'")
+    until(tab, "document.querySelector('#subject img')?.naturalWidth === 1")
+    assert tab.get_attribute("#subject img", "referrerpolicy") == "no-referrer"
+
+
+def test_a_number_finds_its_row(tab: Any, address: str):
+    ready(tab, address)
+    tab.fill("#find", "#123")
+    tab.wait_for_selector("#suggestions li")
+    tab.keyboard.press("Enter")
+    until(tab, "polyvec.page.state.row === 123")
+    tab.fill("#find", "no such name")
+    tab.wait_for_selector("#suggestions .none")
+    ready(tab, f"{address}#row=99999")
+    tab.reload()
+    until(tab, "document.querySelector('#status').textContent.includes('There is no row 99,999')")
+    assert not tab.problems
+
+
+def test_names_and_map_work_while_vectors_are_on_their_way(tab: Any, address: str):
+    held: list[Any] = []
+    tab.context.route("**/embeddings.i8bin", lambda route: held.append(route))
+    ready(tab, address, "interactive")
+    assert tab.evaluate("Number(document.querySelector('#progress').getAttribute('aria-valuenow'))") < 100
+    tab.fill("#find", "Item 017")
+    tab.wait_for_selector("#suggestions li")
+    tab.keyboard.press("Enter")
+    until(tab, "document.querySelector('#subject h2')?.innerText === 'Item 017 plain'")
+    until(tab, "document.querySelector('#status').textContent === 'Vectors are on their way…'")
+    held[0].continue_()
+    assert len(results(tab)) == 20
+    until(tab, "document.querySelector('#progress').classList.contains('done')")
+
+
 def test_colour_and_filter_by_field(tab: Any, address: str):
     ready(tab, address)
     assert tab.input_value("#color") == "color"

@@ -96,7 +96,13 @@ def _tsne(column: Column, rows: NDArray[np.int64] | None, count: int) -> Plane:
         raise MissingExtra("openTSNE", extra="map", purpose="t-SNE maps") from None
     if not 10 <= count <= MOST_TSNE_ROWS:
         raise InputError(f"t-SNE maps take 10 to {MOST_TSNE_ROWS:,} rows, not {count:,}; use the pca projection")
-    layout = TSNE(perplexity=min(30, (count - 1) / 3), metric="cosine", initialization="pca", random_state=0, n_jobs=-1)
+    layout = TSNE(
+        perplexity=min(30, (count - 1) / 3),
+        metric="cosine",
+        initialization="pca",
+        random_state=0,
+        n_jobs=-1 if count > 5000 else 1,
+    )
     if 4 * count * column.shape[1] <= SAMPLE_BYTES:
         flat = layout.fit(np.concatenate(list(_batches(column, rows))))
     else:  # fifty axes hold what matters to neighbours, and fit in memory

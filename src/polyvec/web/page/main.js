@@ -102,6 +102,7 @@ class Page {
     if (site.text_query) find.placeholder = "Find by name or meaning";
     setUpFind(find, byId("suggestions"), {
       suggest: this.store.suggest,
+      rows: site.rows,
       onRow: (row) => this.ask(row),
       onText: site.text_query ? (text) => this.go({ q: text, row: null, hit: null, k: START_K }) : undefined,
     });
