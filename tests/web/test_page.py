@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polyvec.browser import export_for_browser, load_browser_index
 from polyvec.core.collection import Collection
 from polyvec.web.publish import publish, publish_single_file
 
@@ -380,6 +381,41 @@ def test_minus_128_shows_its_index(tab: Any, site: Path, tmp_path: Path):
         assert "Invalid int8 value at index 1000: -128. Values must be in range [-127, 127]." in tab.inner_text(
             "#error-text"
         )
+
+
+def test_a_site_opened_from_disk_says_what_to_do(tab: Any, site: Path):
+    tab.goto((site / "index.html").as_uri())
+    tab.wait_for_selector("#waiting", state="visible", timeout=10000)
+    assert "--single-file" in tab.inner_text("#waiting")
+
+
+def test_an_export_for_the_browser_is_loaded_and_searched_by_the_client(tab: Any, site: Path, tmp_path: Path):
+    """Python writes index_out/, the browser reads it: the same rows, records and neighbours as Python reads back."""
+    rng = np.random.default_rng(8)
+    rows = rng.standard_normal((60, 512)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    cards = [{"name": f"C{i} ü", "set": "lea", "image_url": "https://i", "card_url": "https://c"} for i in range(60)]
+    export_for_browser(rows, tmp_path / "index_out", records=cards)
+    index = load_browser_index(tmp_path / "index_out")
+    shutil.copytree(site / "client", tmp_path / "client")
+    (tmp_path / "blank.html").write_text("<!doctype html>")
+    with chromium.serving(tmp_path) as address:
+        tab.goto(f"{address}blank.html")
+        found = tab.evaluate(
+            """async (query) => {
+              const { loadIndex } = await import("/client/index.js");
+              const index = await loadIndex("/index_out/");
+              const records = await index.records();
+              return { rows: index.rows, kernel: index.kernel, names: records.map((r) => r.name),
+                       vector: Array.from(await index.vector(7)), near: await index.search(7, 5),
+                       asked: await index.search(Float32Array.from(query), 5) };
+            }""",
+            rows[11].tolist(),
+        )
+    assert (found["rows"], found["kernel"]) == (60, "wasm") and found["names"] == [card["name"] for card in cards]
+    np.testing.assert_array_equal(np.array(found["vector"], np.float32), index.vectors[7])
+    assert [hit["row"] for hit in found["near"]] == [hit.row for hit in index.search(7, 5)]
+    assert [hit["row"] for hit in found["asked"]] == [hit.row for hit in index.search(rows[11], 5)]
 
 
 def test_a_single_file_opens_from_disk(tab: Any, tmp_path: Path):

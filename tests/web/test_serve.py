@@ -319,6 +319,15 @@ def test_texts_are_searched_by_meaning_in_the_browser(served: ServedCollection):
         assert tab.get_attribute("#results .hit", "data-row") == "7"
 
 
+def test_without_the_extra_the_command_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
+    from polyvec.cli import run
+
+    pv.write(tmp_path / "s.fbin", vectors())
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert run(["serve", str(tmp_path / "s.fbin"), "--port", "0"]) == 2
+    assert "pip install 'polyvec[web]'" in capsys.readouterr().err
+
+
 def test_a_port_in_use_is_one_line(capsys):
     import socket
 

@@ -27,6 +27,7 @@ const HELP = {
 };
 
 /** @type {any} */ (globalThis).polyvec = { started: performance.now() };
+document.documentElement.dataset.state = "loading";
 setUpTheme();
 setUpKeys();
 byId("retry").addEventListener("click", () => location.reload());
