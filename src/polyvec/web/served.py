@@ -108,12 +108,15 @@ class ServedCollection:
     # -- questions
 
     def suggest(self, text: str, limit: int) -> list[dict[str, Any]]:
-        """Rows whose names begin with the text, then with a word that does, then those that hold it."""
-        wanted = fold(text.strip())
+        """Rows whose names begin with the text, then with a word that does, then those that hold it.
+
+        Of several words the first ranks, and the others must occur somewhere.
+        """
+        wanted, *others = fold(text).split() or [""]
         ranks: tuple[list[int], list[int], list[int]] = ([], [], [])
         for at, name in enumerate(self.folded if wanted else []):
             place = name.find(wanted)
-            if place >= 0:
+            if place >= 0 and all(other in name for other in others):
                 rank = ranks[0 if place == 0 else 2 if name[place - 1].isalnum() else 1]
                 if len(rank) < limit:
                     rank.append(at)

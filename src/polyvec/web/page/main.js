@@ -307,7 +307,8 @@ class Page {
     byId("clear").hidden = !mask;
     const left = mask ? mask.reduce((sum, on) => sum + on, 0) : 0;
     byId("filtered").hidden = !mask;
-    byId("filtered").textContent = mask ? `${asNumber(left)} of ${asNumber(this.count)}` : "";
+    byId("filtered").textContent = mask ? `${asNumber(left)} left` : "";
+    byId("filtered").title = `of ${asNumber(this.count)}`;
     return mask;
   }
 

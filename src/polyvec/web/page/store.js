@@ -184,7 +184,8 @@ export function fold(text) {
 }
 
 /**
- * Names that begin with the text, then those with a word that does, then those that hold it.
+ * Names that begin with the text, then those with a word that does, then those that hold it; of several words the first
+ * ranks, and the others must occur somewhere.
  * @param {string[]} names
  * @param {string[]} folded
  * @param {string} wanted
@@ -192,13 +193,13 @@ export function fold(text) {
  * @returns {Named[]}
  */
 export function matchNames(names, folded, wanted, limit) {
-  const text = fold(wanted.trim());
+  const [text, ...others] = fold(wanted.trim()).split(/\s+/);
   if (!text) return [];
   /** @type {number[][]} */
   const ranks = [[], [], []];
   for (let row = 0; row < folded.length; row++) {
     const at = folded[row].indexOf(text);
-    if (at < 0) continue;
+    if (at < 0 || !others.every((other) => folded[row].includes(other))) continue;
     const rank = at === 0 ? 0 : /[\p{L}\p{N}]/u.test(folded[row][at - 1]) ? 2 : 1;
     if (ranks[rank].length < limit) ranks[rank].push(row);
     if (ranks[0].length >= limit) break;
