@@ -108,20 +108,19 @@ class ServedCollection:
     # -- questions
 
     def suggest(self, text: str, limit: int) -> list[dict[str, Any]]:
-        """Rows whose names begin with the text, then with a word that does, then those that hold it.
-
-        Of several words the first ranks, and the others must occur somewhere.
-        """
-        wanted, *others = fold(text).split() or [""]
-        ranks: tuple[list[int], list[int], list[int]] = ([], [], [])
+        """Rows whose names begin with the text, hold a word that does, hold it, or hold its words in any order."""
+        wanted = fold(text.strip())
+        words = wanted.split()
+        ranks: tuple[list[int], ...] = ([], [], [], [])
         for at, name in enumerate(self.folded if wanted else []):
             place = name.find(wanted)
-            if place >= 0 and all(other in name for other in others):
-                rank = ranks[0 if place == 0 else 2 if name[place - 1].isalnum() else 1]
-                if len(rank) < limit:
-                    rank.append(at)
-                if len(ranks[0]) >= limit:
-                    break
+            if place < 0 and (len(words) < 2 or not all(word in name for word in words)):
+                continue
+            rank = ranks[3 if place < 0 else 0 if place == 0 else 2 if name[place - 1].isalnum() else 1]
+            if len(rank) < limit:
+                rank.append(at)
+            if len(ranks[0]) >= limit:
+                break
         found = [at for rank in ranks for at in rank][:limit]
         return [{"row": at if self.listed is None else int(self.listed[at]), "name": self.names[at]} for at in found]
 
