@@ -168,12 +168,16 @@ def test_a_search_has_a_limit_of_time(served: ServedCollection):
         served.search(row=1, seconds=-1)
 
 
-def test_rows_without_direction_score_zero_and_break_nothing():
+def test_rows_without_direction_are_near_nothing_and_break_nothing():
     x = vectors()
     x[3], x[4] = 0, np.nan
     served = ServedCollection(Collection.from_arrays(x))
     assert served.search(row=0, k=1)[0]["row"] == 0
-    assert all(hit["score"] == 0 for hit in served.search(row=3, k=5))
+    for row in (3, 4):
+        with pytest.raises(pv.InputError, match="no direction"):
+            served.search(row=row, k=5)
+    everything = served.search(row=0, k=ROWS)
+    assert len(everything) in (ROWS - 1, ROWS) and all(hit["score"] == hit["score"] for hit in everything)
     assert served.named([3]) == [{"row": 3, "name": ""}]
 
 
