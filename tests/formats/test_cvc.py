@@ -70,7 +70,7 @@ class TestCvc(FormatSuite):
 
 def hostile_headers(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Headers that lie."""
-    prelude, found, rest = parts(data)
+    found = parts(data)[1]
     big = (2**31, 2**53, 10**30, -1, 1.0, True, "7", None, [], 1e308)
     for key in ("num_vectors", "dimension", "compression", "chunks", "columns", "sections", "format_type"):
         for value in (*big, "zip", {}, [{}], [[]]):
@@ -79,16 +79,25 @@ def hostile_headers(data: bytes) -> Iterator[tuple[str, bytes]]:
     for key in ("rows", "compression", "min", "scale", "crc32", "file_offset", "columns", "sections"):
         for value in (*big, {}, [{}]):
             if found["chunks"]:
-                yield f"chunk {key} = {value!r}", with_header(data, lambda h, k=key, v=value: h["chunks"][0].update({k: v}))
+                yield (
+                    f"chunk {key} = {value!r}",
+                    with_header(data, lambda h, k=key, v=value: h["chunks"][0].update({k: v})),
+                )
     if found["chunks"] and "columns" in found["chunks"][0]:
         for key in ("offset", "size", "compression", "min", "crc32"):
             for value in (*big, 1, 2, 8):
-                yield f"place {key} = {value!r}", with_header(
-                    data, lambda h, k=key, v=value: next(iter(h["chunks"][0]["columns"].values())).update({k: v})
+                yield (
+                    f"place {key} = {value!r}",
+                    with_header(
+                        data, lambda h, k=key, v=value: next(iter(h["chunks"][0]["columns"].values())).update({k: v})
+                    ),
                 )
         for key in ("name", "dimension", "dtype", "compression"):
             for value in (*big, "float32", "object", "O"):
-                yield f"column {key} = {value!r}", with_header(data, lambda h, k=key, v=value: h["columns"][0].update({k: v}))
+                yield (
+                    f"column {key} = {value!r}",
+                    with_header(data, lambda h, k=key, v=value: h["columns"][0].update({k: v})),
+                )
     sections = [{"start_index": 0, "end_index": 5, "metadata": {}}, {"start_index": 4, "end_index": 7, "metadata": {}}]
     yield "sections overlap", with_header(data, lambda h: h.update(sections=sections))
     for name, text in (
@@ -140,9 +149,8 @@ def test_golden_sections_and_chunk_metadata_become_records() -> None:
 
 @pytest.mark.parametrize("path", sorted((GOLDEN / "malformed").glob("*.cvc")), ids=lambda path: path.stem)
 def test_every_malformed_golden_file_is_a_format_error_with_its_place(path: Path) -> None:
-    with pytest.raises(pv.FormatError) as caught:
-        with pv.open(path, format="cvc") as collection:
-            collection.vectors.to_numpy()
+    with pytest.raises(pv.FormatError) as caught, pv.open(path, format="cvc") as collection:
+        collection.vectors.to_numpy()
     error = caught.value
     assert error.offset is not None and error.field and str(path) in str(error)
     assert not pv.verify(path, format="cvc").ok
@@ -159,7 +167,9 @@ def test_both_layouts_are_told_apart_by_parsing_not_by_number_ranges() -> None:
     data = b"CVCF" + struct.pack("<I", len(text)) + text + struct.pack("<I", 4) + payload
     found = read_header(MemorySource(data, "x.cvc"))
     assert (found.layout, found.header_len) == ("document", 65537)
-    versioned = b"CVCF" + struct.pack("<HHI", 1, 0, 0x7B) + text[:0x7B] + struct.pack("<II", 4, zlib.crc32(payload)) + payload
+    versioned = (
+        b"CVCF" + struct.pack("<HHI", 1, 0, 0x7B) + text[:0x7B] + struct.pack("<II", 4, zlib.crc32(payload)) + payload
+    )
     found = read_header(MemorySource(versioned, "x.cvc"))
     assert (found.layout, found.version) == ("versioned", (1, 0)), "a header_len of '{' is no document header"
 
@@ -210,7 +220,10 @@ def test_a_chunk_that_would_reach_4_gib_is_split(tmp_path: Path, monkeypatch: py
     pv.write(tmp_path / "a.cvc", vectors(30, 5), encoding="float16", chunk_rows=30)
     assert {chunk.rows for chunk in read_header(pv.Source(tmp_path / "a.cvc")).chunks} == {10}
     monkeypatch.undo()
-    assert encoding.most_rows([encoding.choose(ArrayColumn("v", vectors(1, 768)), "none", columnar=False)]) * 768 * 4 < 2**32
+    assert (
+        encoding.most_rows([encoding.choose(ArrayColumn("v", vectors(1, 768)), "none", columnar=False)]) * 768 * 4
+        < 2**32
+    )
 
 
 def test_trailing_bytes_are_a_warning_and_a_finding(tmp_path: Path) -> None:
@@ -226,8 +239,17 @@ def test_trailing_bytes_are_a_warning_and_a_finding(tmp_path: Path) -> None:
 def test_mixed_compression_is_read_and_kept(tmp_path: Path) -> None:
     half, codes = np.ones((2, 3), "<f2"), np.arange(6, dtype=np.uint8).reshape(2, 3)
     raw = vectors(1, 3)
-    header = {"num_vectors": 5, "dimension": 3, "compression": "fp16", "unknown": {"deep": [1]}, "chunks": [
-        {"rows": 2}, {"rows": 2, "compression": "int8", "min": -1, "scale": 0.5}, {"rows": 1, "compression": "none"}]}  # fmt: skip
+    header = {
+        "num_vectors": 5,
+        "dimension": 3,
+        "compression": "fp16",
+        "unknown": {"deep": [1]},
+        "chunks": [
+            {"rows": 2},
+            {"rows": 2, "compression": "int8", "min": -1, "scale": 0.5},
+            {"rows": 1, "compression": "none"},
+        ],
+    }
     text = json.dumps(header).encode()
     chunks = b"".join(struct.pack("<I", a.nbytes) + a.tobytes() for a in (half, codes, raw))
     (tmp_path / "a.cvc").write_bytes(b"CVCF" + struct.pack("<I", len(text)) + text + chunks)
@@ -265,7 +287,11 @@ def test_merging_int8_files_keeps_every_code(tmp_path: Path) -> None:
     pv.merge([tmp_path / "0.cvc", tmp_path / "1.cvc"], tmp_path / "all.cvc")
     header = read_header(pv.Source(tmp_path / "all.cvc"))
     assert [chunk.rows for chunk in header.chunks] == [4, 4, 2, 4, 4, 2]
-    with pv.open(tmp_path / "all.cvc") as merged, pv.open(tmp_path / "0.cvc") as one, pv.open(tmp_path / "1.cvc") as two:
+    with (
+        pv.open(tmp_path / "all.cvc") as merged,
+        pv.open(tmp_path / "0.cvc") as one,
+        pv.open(tmp_path / "1.cvc") as two,
+    ):
         assert merged.vectors.encoding == "int8"
         both = np.concatenate([one.vectors.to_numpy(), two.vectors.to_numpy()])
         assert np.array_equal(merged.vectors.to_numpy(), both)
