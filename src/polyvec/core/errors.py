@@ -115,6 +115,13 @@ class MissingExtra(PolyvecError, ImportError):
         self.extra = extra
 
 
+class UnknownWord(PolyvecError, KeyError):
+    """A word that a vocabulary does not have and that no subword of it knows."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else "unknown word"
+
+
 class DeviceError(PolyvecError, RuntimeError):
     """A GPU that is not there, is full, or failed."""
 
