@@ -75,11 +75,11 @@ class Architecture:
             text = metadata.get(key, "" if default is None else str(default))
             if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) > 0):
                 raise Corrupt(
-                    f"metadata {key} must be a positive integer, found {text[:40]!r}",
+                    f"metadata {key} is no size",
                     path=path,
                     field=key,
                     expected="a positive integer",
-                    found=text[:40],
+                    found=repr(text[:40]),
                 )
             return int(text)
 
@@ -87,11 +87,11 @@ class Architecture:
             text = metadata.get(key, default)
             if text not in allowed:
                 raise Corrupt(
-                    f"metadata {key} is {text[:40]!r}; this reader knows {', '.join(allowed)}",
+                    f"metadata {key} is not known",
                     path=path,
                     field=key,
                     expected=" or ".join(allowed),
-                    found=text[:40],
+                    found=repr(text[:40]),
                 )
             return text
 
@@ -102,11 +102,11 @@ class Architecture:
             eps = -1.0
         if not 0.0 < eps < 1.0:
             raise Corrupt(
-                f"metadata layer_norm_eps must be a number between 0 and 1, found {eps_text[:40]!r}",
+                "metadata layer_norm_eps is out of range",
                 path=path,
                 field="layer_norm_eps",
                 expected="a number between 0 and 1",
-                found=eps_text[:40],
+                found=repr(eps_text[:40]),
             )
         positions = size("max_position_emb")
         made = cls(
