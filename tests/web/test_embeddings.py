@@ -136,7 +136,10 @@ def test_the_real_openai_client_works(embedder: Embedder) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(Starlette(routes=list(routes(embedder))), host="127.0.0.1", port=port, log_level="error"))
+    from polyvec.web.app import make_app
+
+    app = make_app(extra=routes(embedder))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
