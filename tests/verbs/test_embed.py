@@ -60,7 +60,9 @@ def test_every_input_gives_its_texts_vectors_and_records(model: Embedder, tmp_pa
     assert not (tmp_path / "out.fbin.embedding").exists()
 
 
-@pytest.mark.parametrize(("name", "encoding"), [("o.npy", None), ("o.weights", "int8"), ("o.npy", "float16"), ("o.cvc", None)])
+@pytest.mark.parametrize(
+    ("name", "encoding"), [("o.npy", None), ("o.weights", "int8"), ("o.npy", "float16"), ("o.cvc", None)]
+)
 def test_any_format_we_write_is_an_output(model: Embedder, tmp_path: Path, name: str, encoding: str | None) -> None:
     done = embed_corpus(write_corpus(tmp_path, "txt"), tmp_path / name, model=model, encoding=encoding)
     assert done.receipt.rows == 6
@@ -90,7 +92,11 @@ def test_a_stopped_run_goes_on_where_it_was(model: Embedder, tmp_path: Path, mon
     with (tmp_path / "o.fbin.embedding" / "vectors").open("ab") as file:
         file.write(b"half a chunk")  # what a kill between two counts leaves
     seen: list[int] = []
-    monkeypatch.setattr(model, "embed_into", lambda texts, out, **o: seen.extend([len(texts)]) or Embedder.embed_into(model, texts, out, **o))
+    monkeypatch.setattr(
+        model,
+        "embed_into",
+        lambda texts, out, **o: seen.extend([len(texts)]) or Embedder.embed_into(model, texts, out, **o),
+    )
     done = embed_corpus(source, target, model=model, field="body")
     assert (done.resumed, done.texts, done.truncated) == (4, 6, whole.truncated) and seen == [2]
     assert target.read_bytes() == (tmp_path / "whole.fbin").read_bytes()
@@ -117,7 +123,11 @@ def test_a_run_of_another_input_is_not_mixed_in(model: Embedder, tmp_path: Path)
 def test_memory_is_bounded_by_the_chunk(model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb, "CHUNK_BYTES", 100)
     sizes: list[int] = []
-    monkeypatch.setattr(model, "embed_into", lambda texts, out, **o: sizes.append(sum(map(len, texts))) or Embedder.embed_into(model, texts, out, **o))
+    monkeypatch.setattr(
+        model,
+        "embed_into",
+        lambda texts, out, **o: sizes.append(sum(map(len, texts))) or Embedder.embed_into(model, texts, out, **o),
+    )
     (tmp_path / "t.txt").write_text("word " * 15 + "\n" + "word\n" * 100)
     embed_corpus(tmp_path / "t.txt", tmp_path / "o.fbin", model=model)
     assert max(sizes) < 200 and len(sizes) > 3
@@ -125,13 +135,24 @@ def test_memory_is_bounded_by_the_chunk(model: Embedder, tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
-    [("t.jsonl", b'{"text": 3}', {}, "line 1: field 'text' is int"), ("t.jsonl", b'{"body": "x"}', {}, "no field 'text'"),
-     ("t.jsonl", b"[1]", {}, "not an object"), ("t.jsonl", b"{nope", {}, "invalid JSON"), ("t.jsonl", b'{"text":"a","text":"b"}', {}, "twice"),
-     ("t.jsonl", b'{"text": "\\ud800"}', {}, "lone surrogate"), ("t.txt", b"ok\n\xff\n", {}, "line 2 is not valid UTF-8"),
-     ("t.txt", b"", {}, "no texts"), ("t.txt", b"x", {"field": "y"}, "no fields"), ("t.csv", b"a,b\n1,2\n", {}, "no column 'text'"),
-     ("t.csv", b"text,b\n1\n", {}, "1 fields"), ("t.csv", b"text\n\xff\n", {}, "UTF-8"), ("t.parquet", b"nope", {}, "Parquet"),
-     ("t.txt", b"x", {"kind": "xml"}, "xml"), ("t.csv", b"text,text\n1,2\n", {}, "same name")],
-)  # fmt: skip
+    [
+        ("t.jsonl", b'{"text": 3}', {}, "line 1: field 'text' is int"),
+        ("t.jsonl", b'{"body": "x"}', {}, "no field 'text'"),
+        ("t.jsonl", b"[1]", {}, "not an object"),
+        ("t.jsonl", b"{nope", {}, "invalid JSON"),
+        ("t.jsonl", b'{"text":"a","text":"b"}', {}, "twice"),
+        ("t.jsonl", b'{"text": "\\ud800"}', {}, "lone surrogate"),
+        ("t.txt", b"ok\n\xff\n", {}, "line 2 is not valid UTF-8"),
+        ("t.txt", b"", {}, "no texts"),
+        ("t.txt", b"x", {"field": "y"}, "no fields"),
+        ("t.csv", b"a,b\n1,2\n", {}, "no column 'text'"),
+        ("t.csv", b"text,b\n1\n", {}, "1 fields"),
+        ("t.csv", b"text\n\xff\n", {}, "UTF-8"),
+        ("t.parquet", b"nope", {}, "Parquet"),
+        ("t.txt", b"x", {"kind": "xml"}, "xml"),
+        ("t.csv", b"text,text\n1,2\n", {}, "same name"),
+    ],
+)
 def test_bad_input_is_told_and_leaves_no_output(
     model: Embedder, tmp_path: Path, name: str, content: bytes, options: dict[str, Any], message: str
 ) -> None:
@@ -146,7 +167,12 @@ def test_bad_input_is_told_and_leaves_no_output(
 def test_a_wrong_output_is_told_before_any_work(model: Embedder, tmp_path: Path) -> None:
     source = write_corpus(tmp_path, "txt")
     (tmp_path / "there.fbin").touch()
-    for target, options in (("o.xyz", {}), ("there.fbin", {"overwrite": False}), ("no/folder.fbin", {}), ("o.fbin", {"encoding": "odd"})):
+    for target, options in (
+        ("o.xyz", {}),
+        ("there.fbin", {"overwrite": False}),
+        ("no/folder.fbin", {}),
+        ("o.fbin", {"encoding": "odd"}),
+    ):
         with pytest.raises(InputError):
             embed_corpus(source, tmp_path / target, model=model, **options)  # type: ignore[arg-type]
     with pytest.raises(OSError):

@@ -6,7 +6,6 @@ import base64
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,23 +62,38 @@ def test_token_ids_are_taken_as_they_are(client: TestClient, embedder: Embedder)
 
 
 BAD = [
-    ({"input": ""}, "empty text"), ({"input": []}, "empty list"), ({}, "input is missing"), ({"input": ["a", ""]}, "input 1 is an empty"),
-    ({"input": 3.5}, "float"), ({"input": ["a", 3]}, "not text"), ({"input": [[10**6]]}, "token id"), ({"input": [[]]}, "empty list"),
-    ({"input": [["a"]]}, "token id"), ({"input": {"a": 1}}, "dict"), ({"input": "a", "encoding_format": "hex"}, "hex"),
-    ({"input": "a", "dimensions": 33}, "1..32"), ({"input": "a", "dimensions": True}, "1..32"), ({"input": ["a"] * 21}, "21 texts"),
-    ({"input": "a", "model": 3}, "model"), ({"input": [[5] * 65]}, "65 tokens"),
-]  # fmt: skip
+    ({"input": ""}, "empty text"),
+    ({"input": []}, "empty list"),
+    ({}, "input is missing"),
+    ({"input": ["a", ""]}, "input 1 is an empty"),
+    ({"input": 3.5}, "float"),
+    ({"input": ["a", 3]}, "not text"),
+    ({"input": [[10**6]]}, "token id"),
+    ({"input": [[]]}, "empty list"),
+    ({"input": [["a"]]}, "token id"),
+    ({"input": {"a": 1}}, "dict"),
+    ({"input": "a", "encoding_format": "hex"}, "hex"),
+    ({"input": "a", "dimensions": 33}, "1..32"),
+    ({"input": "a", "dimensions": True}, "1..32"),
+    ({"input": ["a"] * 21}, "21 texts"),
+    ({"input": "a", "model": 3}, "model"),
+    ({"input": [[5] * 65]}, "65 tokens"),
+]
 
 
 @pytest.mark.parametrize(("body", "message"), BAD, ids=[message for _, message in BAD])
-def test_what_cannot_be_embedded_is_answered_400_with_the_reason(client: TestClient, body: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_embedded_is_answered_400_with_the_reason(
+    client: TestClient, body: dict[str, Any], message: str
+) -> None:
     answer = post(client, **body)
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert message in error["message"] and error["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b"\xff", b'{"input": NaN}', b'{"input":"a","input":"b"}', b"[" * 9000])
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"[1]", b"\xff", b'{"input": NaN}', b'{"input":"a","input":"b"}', b"[" * 9000]
+)
 def test_what_is_no_request_is_answered_400(client: TestClient, raw: bytes) -> None:
     assert client.post("/v1/embeddings", content=raw).status_code == 400
 
@@ -97,14 +111,23 @@ def test_a_large_request_is_answered_413(client: TestClient) -> None:
 def test_health_models_and_metrics(client: TestClient) -> None:
     assert client.get("/health").json() == {"status": "ok", "model": "tiny", "dim": 32, "engine": "numpy"}
     assert client.get("/v1/models").json()["data"][0]["id"] == "tiny"
-    post(client, input=TEXTS + ["the a of " * 40])
+    post(client, input=[*TEXTS, "the a of " * 40])
     post(client, input="")
     lines = dict(line.split() for line in client.get("/metrics").text.splitlines() if not line.startswith("#"))
-    wanted = {"requests_total": "2", "refused_total": "1", "texts_total": "4", "truncated_total": "1", "batches_total": "1", "waiting_texts": "0"}
+    wanted = {
+        "requests_total": "2",
+        "refused_total": "1",
+        "texts_total": "4",
+        "truncated_total": "1",
+        "batches_total": "1",
+        "waiting_texts": "0",
+    }
     assert {name: lines[f"polyvec_embed_{name}"] for name in wanted} == wanted
 
 
-def test_requests_that_wait_are_run_together_and_too_many_are_answered_429(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_that_wait_are_run_together_and_too_many_are_answered_429(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hold, runs = threading.Event(), []
 
     def slow(ids: Any) -> Any:
@@ -115,7 +138,10 @@ def test_requests_that_wait_are_run_together_and_too_many_are_answered_429(embed
     monkeypatch.setattr(embedder, "embed_ids", slow)
     answers: list[int] = []
     with TestClient(Starlette(routes=list(routes(embedder, limits=LIMITS)))) as client:
-        threads = [threading.Thread(target=lambda: answers.append(post(client, input=["a"] * 10).status_code)) for _ in range(5)]
+        threads = [
+            threading.Thread(target=lambda: answers.append(post(client, input=["a"] * 10).status_code))
+            for _ in range(5)
+        ]
         for thread in threads:
             thread.start()
         while len(answers) < 1:  # four fill the queue, the fifth is turned away at once

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyvec.core.errors import Corrupt
-from polyvec.formats.weights.sections import REQUIRED_KEYS
+from polyvec.formats.weights.records import REQUIRED_KEYS
 
 WORDS = "embeddings.word_embeddings.weight"
 POSITIONS = "embeddings.position_embeddings.weight"
@@ -191,9 +191,7 @@ class Architecture:
                     f"required tensor {name!r} is missing", path=path, field=name, expected=name, found="nothing"
                 )
             found = tuple(tensors[name].shape)
-            same = len(found) == len(shape) and all(
-                want is None or want == have for want, have in zip(shape, found)
-            )
+            same = len(found) == len(shape) and all(want is None or want == have for want, have in zip(shape, found))
             if not same:
                 wanted = "[" + ", ".join("any" if want is None else str(want) for want in shape) + "]"
                 raise Corrupt(
@@ -266,7 +264,7 @@ def decode_tensor(
                 found=f"{scale.dtype} {list(scale.shape)}",
             )
         factors = scale.reshape((-1,) + (1,) * (tensor.ndim - 1))
-        return np.multiply(tensor, factors, dtype=np.float32)
+        return np.asarray(np.multiply(tensor, factors, dtype=np.float32))
     if tensor.dtype.kind == "f" or tensor.dtype.name == "bfloat16":
         return tensor.astype(np.float32)
     raise Corrupt(

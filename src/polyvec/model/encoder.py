@@ -97,9 +97,16 @@ class Embedder:
         [CLS] [SEP]. Raises InputError for what is no text.
         """
         rows = _as_list(texts)
-        out = np.empty(output_shape(len(rows), self.embedding_dim, truncate_dim, output), OUTPUTS[output])
-        self.embed_into(rows, out, batch_size=batch_size, show_progress=show_progress, prompt=prompt,
-                        truncate_dim=truncate_dim, output=output)  # fmt: skip
+        out: NDArray[Any] = np.empty(output_shape(len(rows), self.embedding_dim, truncate_dim, output), OUTPUTS[output])
+        self.embed_into(
+            rows,
+            out,
+            batch_size=batch_size,
+            show_progress=show_progress,
+            prompt=prompt,
+            truncate_dim=truncate_dim,
+            output=output,
+        )
         return out
 
     def embed_single(self, text: str, **options: Any) -> NDArray[Any]:
@@ -141,16 +148,33 @@ class Embedder:
         cut = done = 0
         for start in range(0, len(rows), CHUNK_TEXTS):
             chunk = rows[start : start + CHUNK_TEXTS]
-            cut += self._embed_chunk(chunk, out[start : start + len(chunk)], batch_size, prompt, truncate_dim, output,
-                                     progress, done, len(rows))  # fmt: skip
+            cut += self._embed_chunk(
+                chunk,
+                out[start : start + len(chunk)],
+                batch_size,
+                prompt,
+                truncate_dim,
+                output,
+                progress,
+                done,
+                len(rows),
+            )
             done += len(chunk)
         self.truncated += cut
         return cut
 
     def _embed_chunk(
-        self, texts: Sequence[str], out: NDArray[Any], batch_size: int | None, prompt: str | None,
-        truncate_dim: int | None, output: str, progress: Progress | None, before: int, total: int,
-    ) -> int:  # fmt: skip
+        self,
+        texts: Sequence[str],
+        out: NDArray[Any],
+        batch_size: int | None,
+        prompt: str | None,
+        truncate_dim: int | None,
+        output: str,
+        progress: Progress | None,
+        before: int,
+        total: int,
+    ) -> int:
         encoded = self.tokenizer.encode_batch([prompt + text for text in texts] if prompt else texts)
 
         def keep(rows: NDArray[np.int64], pooled: NDArray[np.float32]) -> None:
@@ -163,7 +187,10 @@ class Embedder:
         return encoded.truncated
 
     def _pool_ids(
-        self, ids: Sequence[Sequence[int]], batch_size: int | None, keep: Callable[[NDArray[np.int64], NDArray[np.float32]], None]
+        self,
+        ids: Sequence[Sequence[int]],
+        batch_size: int | None,
+        keep: Callable[[NDArray[np.int64], NDArray[np.float32]], None],
     ) -> Iterator[int]:
         """Run batches of like length; ``keep`` gets each one's rows and pooled vectors. Yields texts done."""
         engine = self._running()
@@ -187,7 +214,9 @@ class Embedder:
             pass
         return out
 
-    def finish(self, pooled: NDArray[np.float32], *, truncate_dim: int | None = None, output: str = "float32") -> NDArray[Any]:
+    def finish(
+        self, pooled: NDArray[np.float32], *, truncate_dim: int | None = None, output: str = "float32"
+    ) -> NDArray[Any]:
         """Pooled vectors as `embed` gives them."""
         return finish(pooled, normalized=self.normalize_embeddings, truncate_dim=truncate_dim, output=output)
 

@@ -1,6 +1,6 @@
 """An OpenAI-compatible embeddings service: routes over an `Embedder`, to be mounted in any starlette application.
 
-    POST /v1/embeddings   {"input": text, texts, ids or lists of ids, "model", "encoding_format": float|base64, "dimensions"}
+    POST /v1/embeddings   {"input": text(s) or token ids, "model", "encoding_format": float|base64, "dimensions"}
     GET  /v1/models       the one model there is
     GET  /health          {"status": "ok"}
     GET  /metrics         counters for Prometheus
@@ -46,7 +46,9 @@ class Limits:
 class Refused(Exception):
     """A request that is answered with an error."""
 
-    def __init__(self, status: int, message: str, *, code: str = "invalid_request_error", param: str | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, *, code: str = "invalid_request_error", param: str | None = None
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
 
@@ -76,7 +78,11 @@ class Metrics:
             ("busy_seconds_total", "counter", round(self.seconds, 6), "Seconds spent in the model."),
             ("waiting_texts", "gauge", waiting, "Texts waiting for the model."),
         ):
-            lines += [f"# HELP polyvec_embed_{name} {text}", f"# TYPE polyvec_embed_{name} {kind}", f"polyvec_embed_{name} {value}"]
+            lines += [
+                f"# HELP polyvec_embed_{name} {text}",
+                f"# TYPE polyvec_embed_{name} {kind}",
+                f"polyvec_embed_{name} {value}",
+            ]
         return "\n".join(lines) + "\n"
 
 
@@ -241,7 +247,9 @@ def _inputs(given: Any, service: Service) -> tuple[list[str] | None, list[list[i
     if not rows:
         raise Refused(400, "input is an empty list", param="input")
     if len(rows) > service.limits.max_texts:
-        raise Refused(400, f"input has {len(rows)} texts; at most {service.limits.max_texts} fit a request", param="input")
+        raise Refused(
+            400, f"input has {len(rows)} texts; at most {service.limits.max_texts} fit a request", param="input"
+        )
     if all(isinstance(row, str) for row in rows):
         empty = next((number for number, row in enumerate(rows) if not row), None)
         if empty is not None:
@@ -255,7 +263,9 @@ def _inputs(given: Any, service: Service) -> tuple[list[str] | None, list[list[i
         if not all(type(token) is int and 0 <= token < tokenizer.vocab_size for token in row):
             raise Refused(400, f"input {number} holds what is no token id below {tokenizer.vocab_size}", param="input")
         if len(row) > tokenizer.max_length:
-            raise Refused(400, f"input {number} has {len(row)} tokens; the model reads {tokenizer.max_length}", param="input")
+            raise Refused(
+                400, f"input {number} has {len(row)} tokens; the model reads {tokenizer.max_length}", param="input"
+            )
     return None, rows
 
 

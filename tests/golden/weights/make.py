@@ -1,4 +1,4 @@
-"""Makes the golden files with sentence-transformers and its reference tokenizer; see README.md. Not run by the tests."""
+"""Makes the golden files with sentence-transformers and its tokenizer; see README.md. Not run by the tests."""
 
 from __future__ import annotations
 

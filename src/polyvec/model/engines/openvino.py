@@ -31,8 +31,10 @@ class OpenvinoEngine:
         able = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
         self.precision = "bf16" if "BF16" in able else "f32"
         settings = {
-            "INFERENCE_PRECISION_HINT": self.precision, "NUM_STREAMS": str(threads), "INFERENCE_NUM_THREADS": str(threads),
-        }  # fmt: skip
+            "INFERENCE_PRECISION_HINT": self.precision,
+            "NUM_STREAMS": str(threads),
+            "INFERENCE_NUM_THREADS": str(threads),
+        }
         self._compiled: Any = core.compile_model(build_model(model), "CPU", settings)
         self._local = threading.local()
 
