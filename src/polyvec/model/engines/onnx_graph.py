@@ -86,9 +86,7 @@ class Graph:
     def constant(self, name: str, value: npt.NDArray[np.int64] | npt.NDArray[np.float32]) -> str:
         kind = INT64 if value.dtype == np.int64 else FLOAT
         dims = b"".join(_number(1, size) for size in value.shape)
-        self._initializers.append(
-            _bytes(5, dims + _number(2, kind) + _text(8, name) + _bytes(9, value.tobytes()))
-        )
+        self._initializers.append(_bytes(5, dims + _number(2, kind) + _text(8, name) + _bytes(9, value.tobytes())))
         return name
 
     def weight(self, name: str, shape: Sequence[int]) -> str:

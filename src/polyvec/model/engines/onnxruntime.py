@@ -72,7 +72,9 @@ def build_graph(sizes: Architecture, parameters: Weights) -> tuple[bytes, Weight
 
     def norm(x: str, name: str, out: str) -> str:
         attributes = {"axis": -1, "epsilon": sizes.layer_norm_eps}
-        return graph.add("LayerNormalization", [x, weight(f"{name}.weight"), weight(f"{name}.bias")], out, attributes=attributes)
+        return graph.add(
+            "LayerNormalization", [x, weight(f"{name}.weight"), weight(f"{name}.bias")], out, attributes=attributes
+        )
 
     def linear(x: str, name: str, out: str) -> str:
         return graph.add("Gemm", [x, weight(f"{name}.weight"), weight(f"{name}.bias")], out, attributes={"transB": 1})
@@ -80,7 +82,13 @@ def build_graph(sizes: Architecture, parameters: Weights) -> tuple[bytes, Weight
     graph.input("ids", INT64, ["texts", "tokens"])
     graph.input("lengths", INT32, ["texts"])
     graph.input("weights", FLOAT, ["texts", "tokens", 1] if sizes.pooling == "max" else ["texts", 1, "tokens"])
-    for name, values in (("zero", [0]), ("one", [1]), ("two", [2]), ("width", [sizes.hidden_size]), ("flat", [-1, sizes.hidden_size])):
+    for name, values in (
+        ("zero", [0]),
+        ("one", [1]),
+        ("two", [2]),
+        ("width", [sizes.hidden_size]),
+        ("flat", [-1, sizes.hidden_size]),
+    ):
         graph.constant(name, np.array(values, np.int64))
     shape = graph.add("Shape", ["ids"], "shape")
     deep = graph.add("Concat", [shape, "width"], "deep", attributes={"axis": 0})
@@ -104,12 +112,18 @@ def build_graph(sizes: Architecture, parameters: Weights) -> tuple[bytes, Weight
 
 def _add_layer(graph: Graph, sizes: Architecture, layer: str, x: str, deep: str, norm: Any, linear: Any) -> str:
     parts = [
-        graph.add("Reshape", [linear(x, f"{layer}.attention.self.{part}", f"{layer}.{part}"), deep], f"{layer}.{part}.deep")
+        graph.add(
+            "Reshape", [linear(x, f"{layer}.attention.self.{part}", f"{layer}.{part}"), deep], f"{layer}.{part}.deep"
+        )
         for part in ("query", "key", "value")
     ]
     heads = {"num_heads": sizes.num_attention_heads}
-    context = graph.add("MultiHeadAttention", [*parts, "", "lengths"], f"{layer}.context", domain=MICROSOFT, attributes=heads)
-    attended = linear(graph.add("Reshape", [context, "flat"], f"{layer}.flat"), f"{layer}.attention.output.dense", f"{layer}.attended")
+    context = graph.add(
+        "MultiHeadAttention", [*parts, "", "lengths"], f"{layer}.context", domain=MICROSOFT, attributes=heads
+    )
+    attended = linear(
+        graph.add("Reshape", [context, "flat"], f"{layer}.flat"), f"{layer}.attention.output.dense", f"{layer}.attended"
+    )
     x = norm(graph.add("Add", [attended, x], f"{layer}.sum"), f"{layer}.attention.output.LayerNorm", f"{layer}.middle")
     inner = linear(x, f"{layer}.intermediate.dense", f"{layer}.inner")
     if sizes.hidden_act == "relu":
