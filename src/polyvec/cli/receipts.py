@@ -16,6 +16,9 @@ ColumnName = Annotated[str | None, typer.Option("--column", help="Convert this c
 Sidecar = Annotated[bool, typer.Option(help="Keep beside the output what it cannot hold (words, records, ids).")]
 Lenient = Annotated[bool, typer.Option(help="Take the whole rows of a file whose end is missing.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Keep finished parts beside the output until all are done; run again to continue.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be written, write nothing.")]
 Sha256 = Annotated[bool, typer.Option("--sha256", help="Print the output's SHA-256.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -46,6 +49,17 @@ def _value(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def print_receipts(receipts: list[Any], *, json: bool) -> None:
+    """Several conversions, as one JSON list or one after the other."""
+    from polyvec.cli.terminal import print_json
+
+    if json:
+        return print_json([receipt.to_dict() for receipt in receipts])
+    for receipt in receipts:
+        print_receipt(receipt, json=False)
+    return None
 
 
 def print_receipt(receipt: Any, *, json: bool) -> None:

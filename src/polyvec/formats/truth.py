@@ -108,7 +108,7 @@ class Truth(Format):
 
 def truth_columns(collection: Collection) -> tuple[Column, Column | None]:
     """The columns of a collection that are ids and distances of neighbours; `InputError` where they are not."""
-    names = {"ids": ("ids", "neighbors", "neighbours", "neigh", "knn", "gt"), "distances": ("distances", "dists")}
+    names = {"ids": ("ids", "neighbors", "neighbors_id", "neighbours", "neigh", "knn", "gt"), "distances": ("distances", "dists")}
     found = {kind: next((collection[n] for n in many if n in collection.columns), None) for kind, many in names.items()}
     ids, distances = found["ids"], found["distances"]
     if ids is None and len(collection.columns) == 1:

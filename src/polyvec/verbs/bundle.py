@@ -22,7 +22,7 @@ Path = str | os.PathLike[str]
 ROLES: Mapping[str, tuple[str, ...]] = {
     "base": ("train", "base", "vectors", "x"),
     "queries": ("test", "query", "queries", "q"),
-    "truth": ("neighbors", "neigh", "gt", "knn", "ids"),
+    "truth": ("neighbors", "neighbors_id", "neigh", "gt", "knn", "ids"),
     "distances": ("distances", "dists"),
 }
 METRICS = {"l2": "euclidean", "cosine": "angular", "cos": "angular"}  # ours -> ann-benchmarks'
@@ -112,6 +112,23 @@ def take_apart(
                     writing = writing if format.holds.many_columns else replace(writing, format="truth")
             receipts.append(write_collection(path, part, writing, inputs=[source]))
         return receipts
+
+
+def convert_bundle(
+    source: Path, target: Path, *, queries: Path | None = None, truth: Path | None = None, distances: Path | None = None,
+    metric: str | None = None, source_format: str | None = None, lenient: bool = False, **options: Any,
+) -> list[Receipt]:  # fmt: skip
+    """`take_apart` where the source holds base and queries already, else `assemble`."""
+    with formats.open(source, format=source_format, lenient=lenient) as found:
+        apart = is_bundle(found)
+    named: dict[str, Any] = {"truth": truth, "distances": distances, "source_format": source_format, "lenient": lenient}
+    if apart:
+        if metric is not None:
+            raise InputError(f"{os.fspath(source)} holds a benchmark already; its metric is in it")
+        return take_apart(source, target, queries=queries, **named, **options)
+    if queries is None:
+        raise InputError(f"{os.fspath(source)} holds no queries; name them with --queries (queries=)")
+    return [assemble(source, target, queries=queries, metric=metric, **named, **options)]
 
 
 def roles_of(collection: Collection) -> dict[str, str]:
