@@ -19,7 +19,8 @@ def command(
     sidecar: shared.Sidecar = True,
     lenient: shared.Lenient = False,
     queries: Annotated[
-        str | None, typer.Option("--queries", help="The queries of a benchmark: an input, or an output where the source has them.")
+        str | None,
+        typer.Option("--queries", help="The queries of a benchmark: an input, or an output where the source has them."),
     ] = None,
     truth: Annotated[str | None, typer.Option("--truth", help="Its ground truth: ids, or ids and distances.")] = None,
     distances: Annotated[str | None, typer.Option("--distances", help="A file of their own for the distances.")] = None,
@@ -41,7 +42,7 @@ def command(
 
         $ polyvec convert vectors.fbin vectors.npy --encoding float16
 
-        $ polyvec convert base.fbin --queries q.fbin --truth gt.ibin out.hdf5
+        $ polyvec convert vectors.fbin --queries queries.fbin --truth truth.ibin benchmark.hdf5
     """
     from polyvec.cli.terminal import progress
     from polyvec.core.errors import InputError

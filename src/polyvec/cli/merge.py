@@ -35,8 +35,19 @@ def command(
     from polyvec.verbs.merge import merge
 
     receipt = merge(
-        inputs, output, source_format=source_format, lenient=lenient, strict=strict, resume=resume, encoding=encoding, format=to,
-        sidecar=sidecar, overwrite=force, dry_run=dry_run, sha256=sha256, progress=progress(json),
+        inputs,
+        output,
+        source_format=source_format,
+        lenient=lenient,
+        strict=strict,
+        resume=resume,
+        encoding=encoding,
+        format=to,
+        sidecar=sidecar,
+        overwrite=force,
+        dry_run=dry_run,
+        sha256=sha256,
+        progress=progress(json),
         **shared.own_options(option),
-    )  # fmt: skip
+    )
     shared.print_receipt(receipt, json=json)

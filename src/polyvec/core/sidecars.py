@@ -17,7 +17,7 @@ import numpy as np
 from polyvec.core.blocks import Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
-from polyvec.core.errors import Corrupt, FormatError
+from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
@@ -86,7 +86,12 @@ def _integers(ids: Column) -> Iterator[bytes]:
 
 
 def _json(value: Any, indent: int | None = None) -> bytes:
-    return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode("utf-8")
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"a record or metadata cannot be kept beside the output as JSON: {error}; use --no-sidecar (sidecar=False)"
+        ) from None
 
 
 def _gathered(pieces: Iterator[bytes], size: int = 1 << 20) -> Iterator[bytes]:

@@ -96,10 +96,12 @@ class Arrow(Format):
         if end < len(MAGIC):
             raise Corrupt("the footer does not fit the file", path=source.label, offset=source.size - 10, found=footer)
         return [
-            Span(0, 8, "magic", "ARROW1"), Span(8, end - 8, "messages", f"a schema and {len(table.groups)} record batches"),
-            Span(end, footer, "footer"), Span(end + footer, 4, "footer length", str(footer)),
+            Span(0, 8, "magic", "ARROW1"),
+            Span(8, end - 8, "messages", f"a schema and {len(table.groups)} record batches"),
+            Span(end, footer, "footer"),
+            Span(end + footer, 4, "footer length", str(footer)),
             Span(source.size - 6, 6, "magic", "ARROW1"),
-        ]  # fmt: skip
+        ]
 
 
 class IpcTable(Table):

@@ -119,7 +119,9 @@ class Parquet(Format):
                 at = start + size
             end = source.size - 8 - footer
             if end < at:
-                raise Corrupt("the footer does not fit the file", path=source.label, offset=source.size - 8, found=footer)
+                raise Corrupt(
+                    "the footer does not fit the file", path=source.label, offset=source.size - 8, found=footer
+                )
             if end > at:
                 spans.append(Span(at, end - at, "indexes"))
             table.close()
@@ -140,7 +142,12 @@ class ParquetTable(Table):
                 self._raw = pa.OSFile(str(source.path))
             else:
                 self._raw = pa.PythonFile(SourceStream(source), "r")
-            self.file = pq.ParquetFile(self._raw, pre_buffer=False, thrift_string_size_limit=min(source.size + 1, 100 << 20))
+            self.file = pq.ParquetFile(
+                self._raw,
+                pre_buffer=False,
+                buffer_size=4 << 20,
+                thrift_string_size_limit=min(source.size + 1, 100 << 20),
+            )
             self.schema = self.file.schema_arrow
             about = self.file.metadata
             self.groups = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
@@ -149,7 +156,9 @@ class ParquetTable(Table):
                           expected=about.num_rows, found=sum(self.groups))  # fmt: skip
 
     def scan(self, names: Sequence[str], group: int, rows: int) -> Iterator[Any]:
-        for batch in self.file.iter_batches(batch_size=rows, row_groups=[group], columns=list(names), use_threads=False):
+        for batch in self.file.iter_batches(
+            batch_size=rows, row_groups=[group], columns=list(names), use_threads=False
+        ):
             batch.validate(full=True)
             yield batch
 

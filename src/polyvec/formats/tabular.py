@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -126,8 +125,13 @@ class Cursor:
                             break
                         yield batch
             if found != self._table.groups[number]:
-                raise Corrupt("a group does not have the rows it says", path=self._table.label, field=f"row group {number}",
-                              expected=self._table.groups[number], found=found)  # fmt: skip
+                raise Corrupt(
+                    "a group does not have the rows it says",
+                    path=self._table.label,
+                    field=f"row group {number}",
+                    expected=self._table.groups[number],
+                    found=found,
+                )
 
 
 class TableColumn(Column):
@@ -151,7 +155,10 @@ class TableColumn(Column):
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        most = min(rows or rows_per_block(self.dtype, self.row_shape), rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
+        most = min(
+            rows or rows_per_block(self.dtype, self.row_shape),
+            rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES),
+        )
         stop = self.rows if stop is None else min(stop, self.rows)
         at = start
         while at < stop:
@@ -316,7 +323,9 @@ class TableRecords(Records):
             value = columns[name][row]
             if name in self._texts:
                 if value is not None:  # null: the record has no such field
-                    record[key] = parse_json(value.encode("utf-8"), path=self._table.label, field=f"{name}, row {place}")
+                    record[key] = parse_json(
+                        value.encode("utf-8"), path=self._table.label, field=f"{name}, row {place}"
+                    )
             else:
                 record[key] = plain(value)
         return record
@@ -364,8 +373,12 @@ def collect(table: Table) -> Collection:
         if unequal is not None:
             raise unequal
         shown = ", ".join(f"{name} ({kinds[name]})" for name in names[:8])
-        raise Unsupported("no column holds lists of numbers", path=table.label, expected="list<float> or fixed_size_list<float>",
-                          found=shown or "no columns")  # fmt: skip
+        raise Unsupported(
+            "no column holds lists of numbers",
+            path=table.label,
+            expected="list<float> or fixed_size_list<float>",
+            found=shown or "no columns",
+        )
     if not columns:
         raise unequal or Unsupported("no column holds numbers", path=table.label)
     for column in columns.values():

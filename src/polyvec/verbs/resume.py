@@ -102,7 +102,9 @@ def _select(whole: Collection, column: str) -> Collection:
 
 
 def _refuse_unequal(collection: Collection) -> None:
-    others = [name for name, column in collection.columns.items() if column.rows != collection.rows and not column.derived]
+    others = [
+        name for name, column in collection.columns.items() if column.rows != collection.rows and not column.derived
+    ]
     if others:
         raise InputError(f"--resume works row by row, and {', '.join(others)} have other rows than {collection.main}; "
                          f"choose one with --column (column=), for example --column {collection.main}")  # fmt: skip
@@ -132,7 +134,7 @@ def _cut(paths: Sequence[str], source_format: str | None, lenient: bool, column:
 def _fingerprint(paths: Sequence[str], writing: Writing, source_format: str | None, lenient: bool,
                  pieces: Sequence[Piece]) -> dict[str, Any]:  # fmt: skip
     """What must be the same for parts of an earlier run to be of use: the inputs and all that shapes the bytes."""
-    about = [(os.path.realpath(path), os.stat(path)) for path in paths]
+    about = [(os.path.realpath(path), Path(path).stat()) for path in paths]
     return {
         "polyvec": __version__,
         "inputs": [[path, found.st_size, found.st_mtime_ns] for path, found in about],
@@ -210,13 +212,15 @@ class _Parts:
             return False
         for name, digest in files.items():
             path = self.folder / name
-            if os.path.basename(name) != name or not path.is_file() or _sha256(path) != digest:
+            if Path(name).name != name or not path.is_file() or _sha256(path) != digest:
                 del self._done[str(number)]
                 return False
         self.kept += 1
         return True
 
-    def make(self, number: int, piece: Piece, stage: Writing, options: dict[str, Any], progress: Progress | None) -> None:
+    def make(
+        self, number: int, piece: Piece, stage: Writing, options: dict[str, Any], progress: Progress | None
+    ) -> None:
         """Write a part, then say so in the journal."""
         path = self._path(number, stage)
         with formats.open(piece.path, **options) as one:
