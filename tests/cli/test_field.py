@@ -24,7 +24,7 @@ def benchmark(folder):
 
 
 def test_a_benchmark_goes_into_hdf5_and_back(benchmark, cli):
-    code, out, err = cli(
+    code, out, _ = cli(
         "convert", "base.fbin", "--queries", "q.fbin", "--truth", "gt.ibin", "out.hdf5", "--metric", "l2"
     )
     assert code == 0 and "wrote out.hdf5" in out
