@@ -120,11 +120,11 @@ def attach_sidecars(collection: Collection, source: Source) -> None:
             collection.ids = _read_ids(beside, collection.rows)
         elif kind == "records" and collection.records is None:
             collection.records = LineRecords(beside, collection.rows)
-        elif kind == "metadata" and not collection.metadata:
+        elif kind == "metadata":
             found = parse_json(beside.read_at(0, beside.size), path=beside.label, field="metadata")
             if not isinstance(found, dict):
                 raise Corrupt("metadata is not a JSON object", path=beside.label, expected="{…}")
-            collection.metadata = found
+            collection.metadata = {**found, **collection.metadata}  # the file itself knows best
         else:
             beside.close()
             continue

@@ -11,6 +11,7 @@ stream has no index: it is passed over once when it is opened, and read again fr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -109,7 +110,7 @@ class IpcTable(Table):
 
     def __init__(self, source: Source) -> None:
         pa = arrow("Arrow files")
-        self.label, self.size = source.label, source.size
+        self.label, self.size, self.lock = source.label, source.size, threading.Lock()
         if source.path is not None and source.path.is_file():
             self._raw = pa.OSFile(str(source.path))
         else:

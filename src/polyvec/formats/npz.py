@@ -12,6 +12,7 @@ zip's first day, so that the same arrays give the same bytes.
 
 from __future__ import annotations
 
+import threading
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -240,6 +241,7 @@ class InflatedColumn(Column):
         self._width = prod(header.shape[1:]) * header.dtype.itemsize
         self._stream: IO[bytes] | None = None
         self._at = 0
+        self._lock = threading.Lock()
         self._whole: Array | None = None
         if self._turned and self.nbytes > MAX_BLOCK_BYTES:
             raise Unsupported(
@@ -262,7 +264,9 @@ class InflatedColumn(Column):
         stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, most):
             end = min(at + most, stop)
-            yield Block(at, {"codes": self._rows(at, end)}, Raw(self.dtype), end - at)
+            with self._lock:
+                codes = self._rows(at, end)
+            yield Block(at, {"codes": codes}, Raw(self.dtype), end - at)
 
     def spread(self, count: int) -> Array:
         """The first rows: every other row costs all before it."""

@@ -11,6 +11,7 @@ writes what VectorDBBench reads: ``id`` and ``emb``, or ``id`` and ``neighbors_i
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
@@ -136,7 +137,7 @@ class ParquetTable(Table):
         pa = arrow("Parquet files")
         from pyarrow import parquet as pq
 
-        self.label, self.size = source.label, source.size
+        self.label, self.size, self.lock = source.label, source.size, threading.Lock()
         with wrapped(source.label):
             if source.path is not None and source.path.is_file():
                 self._raw = pa.OSFile(str(source.path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ class Table(ABC):
     size: int  # bytes of the file
     schema: Any
     groups: list[int]  # rows of each group
+    lock: threading.Lock
 
     @property
     def rows(self) -> int:
@@ -93,7 +95,12 @@ class Cursor:
         self._left: Any = None
         self._stream: Iterator[Any] | None = None
 
-    def read(self, start: int, stop: int, rows: int) -> Iterator[tuple[int, Any]]:
+    def read(self, start: int, stop: int, rows: int) -> list[tuple[int, Any]]:
+        """What `walk` gives, all at once: readers that take turns cannot move the cursor under each other."""
+        with self._table.lock:
+            return list(self.walk(start, stop, rows))
+
+    def walk(self, start: int, stop: int, rows: int) -> Iterator[tuple[int, Any]]:
         """Pieces of batches, with the row each starts at, of rows ``start`` to ``stop``."""
         if start >= stop:
             return
@@ -162,7 +169,6 @@ class TableColumn(Column):
         stop = self.rows if stop is None else min(stop, self.rows)
         at = start
         while at < stop:
-            # One read at a time, so that another reader of this column does not move the cursor under this one.
             end = min(at + most, stop)
             for first, batch in self._cursor.read(at, end, most):
                 values = rows_of(batch.column(0), self.row_shape, self.dtype, self._table.label, self._stored, first)
@@ -267,7 +273,7 @@ class TableStrings(Strings):
     def _loaded(self) -> Strings:
         pieces: list[bytes] = []
         sizes: list[NDArray[np.int64]] = []
-        for start, batch in self._table.cursor(self._name).read(0, self._table.rows, SCAN_ROWS):
+        for start, batch in self._table.cursor(self._name).walk(0, self._table.rows, SCAN_ROWS):
             array = batch.column(0)
             if array.null_count:
                 _refuse_null(array, self.label, self._name, start, 1)
@@ -440,7 +446,7 @@ def _sizes(table: Table, name: str, sizes: tuple[int | None, ...]) -> tuple[int,
         return known
     if not table.rows:
         return (0, *known)
-    _, batch = next(table.cursor(name).read(0, 1, 1))
+    _, batch = next(table.cursor(name).walk(0, 1, 1))
     array = batch.column(0)
     if array.null_count:
         _refuse_null(array, table.label, name, 0, 1)
@@ -457,7 +463,7 @@ def _find_ragged(table: Table, name: str, row_shape: tuple[int, ...]) -> None:
     """Name the first row of another length: the file's own counts say that there is one."""
     found = list_type(table.schema.field(name).type)
     assert found is not None
-    for start, batch in table.cursor(name).read(0, table.rows, SCAN_ROWS):
+    for start, batch in table.cursor(name).walk(0, table.rows, SCAN_ROWS):
         rows_of(batch.column(0), row_shape, found[1], table.label, name, start)
     raise Corrupt("lists do not have the values the file counts", path=table.label, field=name)
 
