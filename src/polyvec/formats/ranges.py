@@ -40,7 +40,7 @@ class Ranges(Format):
     title = "range ground truth (big-ann)"
     suffixes = SUFFIXES
     aliases = {"range": ""}  # noqa: RUF012
-    holds = Holds(many_columns=True, dtypes="counts int32, ids int32, distances float32")
+    holds = Holds(many_columns=True, own_columns=True, dtypes="counts int32, ids int32, distances float32")
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         nq, total, distances = _fit(head, size)

@@ -45,7 +45,7 @@ class Truth(Format):
     title = "kNN ground truth (big-ann, DiskANN)"
     suffixes = OWN_SUFFIXES
     aliases = {"big-ann": "big-ann", "diskann": "diskann", "gt": "truth"}  # noqa: RUF012
-    holds = Holds(many_columns=True, dtypes="ids int32 uint32, distances float32")
+    holds = Holds(many_columns=True, own_columns=True, dtypes="ids int32 uint32, distances float32")
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         fit = _fit(head, size)
