@@ -56,6 +56,44 @@ int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut o
     return -1;
 }
 
+#if defined(__x86_64__)
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
+
+// out = rows . turn, each value summed over the rows' components in order: so one row gives what many give.
+CLONES void rotate_range(const float *rows, const float *turn, float *out, size_t start, size_t stop, size_t dim) {
+    constexpr size_t wide = 64;
+    for (size_t i = start; i < stop; ++i)
+        for (size_t from = 0; from < dim; from += wide) {
+            float sums[wide] = {};
+            const float *row = rows + i * dim;
+            if (from + wide <= dim) {
+                for (size_t k = 0; k < dim; ++k) {
+                    const float *column = turn + k * dim + from;
+                    for (size_t j = 0; j < wide; ++j) sums[j] += row[k] * column[j];
+                }
+                std::memcpy(out + i * dim + from, sums, sizeof sums);
+            } else {
+                size_t rest = dim - from;
+                for (size_t k = 0; k < dim; ++k)
+                    for (size_t j = 0; j < rest; ++j) sums[j] += row[k] * turn[k * dim + from + j];
+                std::memcpy(out + i * dim + from, sums, rest * sizeof(float));
+            }
+        }
+}
+
+void rotate_rows(Matrix rows, Matrix turn, MatrixOut out, size_t threads) {
+    size_t dim = rows.shape(1);
+    if (turn.shape(0) != dim || turn.shape(1) != dim || out.shape(0) != rows.shape(0) || out.shape(1) != dim)
+        throw nb::value_error("rows, rotation and output disagree");
+    const float *from = rows.data(), *by = turn.data();
+    float *to = out.data();
+    nb::gil_scoped_release free_threads;
+    spread(rows.shape(0), threads, 256, [=](size_t start, size_t stop, size_t) { rotate_range(from, by, to, start, stop, dim); });
+}
+
 // sum over the parts, in order, of tables[part][code], in float32, times the row's weight.
 inline float score(const uint8_t *code, const float *tables, size_t parts, size_t size) {
     float sum = 0;
@@ -212,6 +250,7 @@ nb::ndarray<nb::numpy, int64_t> scan_packed(nb::ndarray<const uint8_t, nb::ndim<
 void bind_product(nb::module_ &m) {
     m.def("decode_product", &decode_product, nb::arg("codes"), nb::arg("books"), nb::arg("weights").none(), nb::arg("out"),
           nb::arg("threads"));
+    m.def("rotate_rows", &rotate_rows);
     m.def("score_product", &score_product);
     m.def("scan_product", &scan_product);
     m.def("pack_product", &pack_product);

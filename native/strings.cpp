@@ -434,6 +434,33 @@ nb::bytes format_rows(Bytes bytes, Longs s, Longs l, Matrix rows) {
     return nb::bytes(out.data(), out.size());
 }
 
+// Each word, `middle`, the bytes of its row, `tail`: a block of word2vec binary or of a fastText dictionary.
+nb::bytes weave_rows(Bytes bytes, Longs s, Longs l, nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows,
+                     nb::bytes middle, nb::bytes tail) {
+    Table table(bytes, s, l);
+    size_t width = rows.shape(1), total = table.count * (width + middle.size() + tail.size());
+    if (rows.shape(0) != table.count) throw nb::value_error("as many words as rows are needed");
+    for (size_t i = 0; i < table.count; ++i) total += table.length(i);
+    nb::bytes result = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, (Py_ssize_t)total));
+    char *p = PyBytes_AS_STRING(result.ptr());
+    auto put = [&p](const void *from, size_t size) {
+        if (size) std::memcpy(p, from, size);
+        p += size;
+    };
+    const char *between = middle.c_str(), *after = tail.c_str();
+    size_t between_size = middle.size(), after_size = tail.size();
+    {
+        nb::gil_scoped_release free_threads;
+        for (size_t i = 0; i < table.count; ++i) {
+            put(table.at(i), table.length(i));
+            put(between, between_size);
+            put(rows.data() + i * width, width);
+            put(after, after_size);
+        }
+    }
+    return result;
+}
+
 } // namespace
 
 void bind_strings(nb::module_ &m) {
@@ -446,6 +473,7 @@ void bind_strings(nb::module_ &m) {
     m.def("scan_text", &scan_text);
     m.def("parse_rows", &parse_rows);
     m.def("format_rows", &format_rows);
+    m.def("weave_rows", &weave_rows);
     nb::class_<WordIndex>(m, "WordIndex")
         .def(nb::init<Bytes, Longs, Longs, uint64_t>())
         .def("find", &WordIndex::find)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.blocks import Array, Block, Codec, PartTypes
 from polyvec.core.errors import Corrupt, InputError, MissingExtra
-from polyvec.kernels.product import decode_product
+from polyvec.kernels.product import decode_product, rotate_rows
 from polyvec.kernels.rows import row_norms, scale_rows
 
 Floats = NDArray[np.float32]
@@ -82,15 +82,9 @@ class Product(Codec):
         except IndexError as error:
             raise Corrupt(f"a code names no centroid: {error}, counted from row {block.start}", field="codes",
                           remedy="restore the file from its source") from None  # fmt: skip
-        if out is None or not out.flags.c_contiguous:
-            rows: Floats = rotated @ self.projection.T
-        else:
-            rows = np.matmul(rotated, self.projection.T, out=out)
+        rows = rotate_rows(rotated, np.ascontiguousarray(self.projection.T), out=out)
         if norms is not None:
             scale_rows(rows, norms)
-        if out is not None and rows is not out:
-            out[...] = rows
-            return out
         return rows
 
     def encode(self, rows: Array) -> dict[str, Array]:

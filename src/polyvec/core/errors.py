@@ -115,6 +115,13 @@ class MissingExtra(PolyvecError, ImportError):
         self.extra = extra
 
 
+class UnknownWord(PolyvecError, KeyError):
+    """A word that a vocabulary does not have and that no subword of it knows."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else "unknown word"
+
+
 class DeviceError(PolyvecError, RuntimeError):
     """A GPU that is not there, is full, or failed."""
 
@@ -125,6 +132,10 @@ class Cancelled(PolyvecError):
 
 class FormatWarning(UserWarning):
     """Something odd in a file that can still be read, such as bytes after its end."""
+
+
+class DeviceWarning(UserWarning):
+    """A device could not be used, and the CPU did the work."""
 
 
 class SizeMismatchWarning(FormatWarning):

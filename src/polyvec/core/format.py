@@ -104,6 +104,10 @@ class Format(ABC):
         """Whether this format, of those that share a suffix, is the one to write the collection."""
         return True
 
+    def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
+        """The collection as this format can take it (two columns folded into one, say), and what was left out."""
+        return collection, []
+
     def holding(self, collection: Collection) -> Holds:
         """What of this collection the format holds; for formats whose `holds` depends on what is in it."""
         return self.holds

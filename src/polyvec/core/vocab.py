@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.errors import Corrupt, InputError, UnknownWord
 from polyvec.core.subwords import Subwords
 from polyvec.kernels import strings as tables
 from polyvec.kernels import subwords as ngrams
@@ -154,7 +154,7 @@ class Vocab:
         """The row of a word; KeyError where it is not in the vocabulary."""
         row = self._lookup().find(word)
         if row < 0:
-            raise KeyError(f"{word!r} is not in the vocabulary")
+            raise UnknownWord(f"{word!r} is not in the vocabulary")
         return row
 
     def indices(self, words: Sequence[str]) -> NDArray[np.int64]:

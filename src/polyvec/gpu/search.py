@@ -6,7 +6,8 @@ tile bounds the k-th best score from below, so every row that could belong to th
 reaches that bound less twice the error; those few rows are scored again in float64 from their decoded values.
 
 Why it is exact: with ``e`` the rounding error of the float16 query, ``|approximate - true| <= margin`` where
-``margin = (|e| + |q| (dim + 16) 2^-23) max|a c| + 2^-21 (max|b| |sum q| + max|c|)``. Let ``t`` be the k-th highest
+``margin = (|e| + |q| (dim + 16) 2^-23) max|a c| + 2^-21 (max|b| |sum q| + max|c|)`` (for a float32 base, kept as
+float16, plus ``|q|`` times the largest rounding error of a row). Let ``t`` be the k-th highest
 tile maximum: k rows have approximate scores of at least ``t``, so the true k-th score is at least ``t - margin``, and a
 row of the answer has an approximate score of at least ``t - 2 margin``. All rows above that are candidates.
 """
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from polyvec.codecs import AffineUint8, Raw, SymmetricInt8
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import InputError
-from polyvec.gpu.pipeline import load_codes, open_memory
+from polyvec.gpu.pipeline import load_codes, load_column, open_memory
 
 TILE_ROWS = 1024
 STEP = 128
@@ -40,16 +41,38 @@ class DeviceIndex:
         extents = list(column.extents())
         kinds = {type(extent.codec) for extent in extents}
         dtypes = {extent.codec.parts(column.row_shape)["codes"][0].str for extent in extents}
-        if len(kinds) != 1 or len(dtypes) != 1 or dtypes & {"<f4", "<V2"}:
-            raise InputError(f"column {column.name!r} ({column.encoding}) has no one-kind int8 or float16 codes; "
-                             "convert it first (--encoding int8 or float16), or search on the CPU")  # fmt: skip
-        self.dtype = {"|i1": "int8", "|u1": "uint8", "<f2": "float16"}[dtypes.pop()]
-        width = self.dim * (2 if self.dtype == "float16" else 1)
-        codes = load_codes(column, self.memory, width)
-        self.codes = codes.view(getattr(self.torch, self.dtype)).reshape(self.rows, self.dim)
+        if len(kinds) != 1 or len(dtypes) != 1 or not dtypes <= {"|i1", "|u1", "<f2", "<f4"}:
+            raise InputError(f"column {column.name!r} ({column.encoding}) is not of one kind of int8, float16 or float32 "
+                             "codes; search it on the CPU")  # fmt: skip
+        self.column = column
+        self.rounded = dtypes == {"<f4"}  # a float32 base is kept as float16; answers come from the file's own rows
+        self.error = 0.0
+        if self.rounded:
+            self.dtype = "float16"
+            self._round(column, device)
+        else:
+            self.dtype = {"|i1": "int8", "|u1": "uint8", "<f2": "float16"}[dtypes.pop()]
+            width = self.dim * (2 if self.dtype == "float16" else 1)
+            codes = load_codes(column, self.memory, width)
+            self.codes = codes.view(getattr(self.torch, self.dtype)).reshape(self.rows, self.dim)
         self._factors(extents, kinds.pop())
         self._extremes()
-        self._by_metric: dict[str, tuple[Any, Any, Any, float, float, float]] = {}
+        self._by_metric: dict[str, tuple[Any, Any, Any, float, float, float, float]] = {}
+
+    def _round(self, column: FileColumn, device: str) -> None:
+        """Float32 rows as float16 on the device, with their norms and the largest rounding error of a row."""
+        torch = self.torch
+        self.codes = self.memory.empty((self.rows, self.dim), "float16")
+        self.norms = self.memory.empty((self.rows,), "float64")
+        for at in range(0, self.rows, CHUNK):
+            rows = load_column(column, device=device, start=at, stop=min(at + CHUNK, self.rows))
+            part = slice(at, at + len(rows))
+            self.codes[part] = rows.to(torch.float16)
+            self.norms[part] = torch.linalg.vector_norm(rows.double(), dim=1)
+            lost = torch.linalg.vector_norm(rows.double() - self.codes[part].double(), dim=1).max()
+            self.error = max(self.error, float(lost) if bool(torch.isfinite(lost)) else float("inf"))
+        if not np.isfinite(self.error):
+            raise InputError("some values are beyond float16's range; search this column on the CPU")
 
     def _factors(self, extents: list[Any], kind: type) -> None:
         """How codes become values, a row: value = code * scale + minimum (or code / divisor)."""
@@ -71,6 +94,8 @@ class DeviceIndex:
 
     def decode(self, rows: Any) -> Any:
         """Rows by a slice or indices as float32, the bits that the CPU gives."""
+        if self.rounded:
+            return self.torch.from_numpy(self.column.take(rows.cpu().numpy())).to(self.codes.device)
         codes = self.codes[rows].to(self.torch.float32)
         if self.divisor:
             return codes / np.float32(self.divisor)
@@ -81,16 +106,18 @@ class DeviceIndex:
     def _extremes(self) -> None:
         """Norms of all rows in float64, and the longest row of codes: what the error bound needs."""
         torch = self.torch
-        self.norms = torch.empty(self.rows, dtype=torch.float64, device=self.codes.device)
+        if not self.rounded:
+            self.norms = torch.empty(self.rows, dtype=torch.float64, device=self.codes.device)
         self.code_norms = torch.empty(self.rows, dtype=torch.float32, device=self.codes.device)
         for at in range(0, self.rows, CHUNK):
             part = slice(at, min(at + CHUNK, self.rows))
-            self.norms[part] = torch.linalg.vector_norm(self.decode(part).double(), dim=1)
+            if not self.rounded:
+                self.norms[part] = torch.linalg.vector_norm(self.decode(part).double(), dim=1)
             self.code_norms[part] = torch.linalg.vector_norm(self.codes[part].double(), dim=1).float()
         if not bool(torch.isfinite(self.norms).all()):
             raise InputError("some rows hold NaN or infinity; search them on the CPU")
 
-    def _weights(self, metric: str) -> tuple[Any, Any, Any, float, float, float]:
+    def _weights(self, metric: str) -> tuple[Any, Any, Any, float, float, float, float]:
         """Row factors a, b, c of a metric's key, and the largest |a c|, |b|, |c|. None stands for plain codes."""
         if metric in self._by_metric:
             return self._by_metric[metric]
@@ -104,7 +131,7 @@ class DeviceIndex:
             a, b = a * inverse, b * inverse
         elif metric == "l2":
             a, b, c = 2 * a, 2 * b, -(self.norms**2).float()
-        largest = (float((a.abs() * self.code_norms).max()), float(b.abs().max()), float(c.abs().max()))
+        largest = (float((a.abs() * self.code_norms).max()), float(b.abs().max()), float(c.abs().max()), float(a.abs().max()))
         self._by_metric[metric] = (a, b, c, *largest)
         return self._by_metric[metric]
 
@@ -114,15 +141,13 @@ class DeviceIndex:
         device = self.codes.device
         exact = np.asarray(queries, np.float64)
         # The factor a belongs to the metric; the rows' own divisor is left out of plain scores and put back in the margin.
-        a, b, c, longest, most_b, most_c = self._weights(metric)
         plain = metric == "ip" and self.scale is None
         largest = np.abs(exact).max(axis=1, initial=0.0)
         unit = np.where(largest > 0, largest, 1.0)
         rounded = (exact / unit[:, None]).astype(np.float16)
         error = np.linalg.norm(exact - rounded.astype(np.float64) * unit[:, None], axis=1)
         length, sums = np.linalg.norm(exact, axis=1), exact.sum(axis=1)
-        margin = (error + length * (self.dim + 16) * 2.0**-23) * longest + 2.0**-21 * (most_b * np.abs(sums) + most_c)
-        margin += 1e-30
+        margin = self._margin(error, length, sums, metric)
         factor = 1.0 / self.divisor if self.divisor and plain else 1.0
         margin = margin / (unit * factor)  # kernels work on queries scaled by 1/unit
         on_device = torch.from_numpy(rounded).to(device)
@@ -132,16 +157,21 @@ class DeviceIndex:
             return self._scored(exact, np.ones_like(unit), exact.astype(np.float16), k, metric)
         return self._run(exact, on_device, scaled_sums, margin, k, metric, plain)
 
+    def _margin(self, error: Any, length: Any, sums: Any, metric: str) -> NDArray[np.float64]:
+        """How far an approximate score may be from the true one, a query; see the module's proof."""
+        longest, most_b, most_c, most_a = self._weights(metric)[3:]
+        margin = (error + length * (self.dim + 16) * 2.0**-23) * longest + 2.0**-21 * (most_b * np.abs(sums) + most_c)
+        return np.asarray(margin + length * self.error * most_a + 1e-30)
+
     def _scored(self, exact: NDArray[np.float64], unit: Any, rounded: NDArray[np.float16], k: int, metric: str
                 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
         """The l2 path: queries are not scaled; those that float16 cannot hold are refused."""
         if not np.isfinite(rounded).all():
             raise InputError("a query has values beyond float16's range; search on the CPU")
         torch = self.torch
-        _a, _b, _c, longest, most_b, most_c = self._weights(metric)
         error = np.linalg.norm(exact - rounded.astype(np.float64), axis=1)
         length, sums = np.linalg.norm(exact, axis=1), exact.sum(axis=1)
-        margin = (error + length * (self.dim + 16) * 2.0**-23) * longest + 2.0**-21 * (most_b * np.abs(sums) + most_c) + 1e-30
+        margin = self._margin(error, length, sums, metric)
         device = self.codes.device
         return self._run(exact, torch.from_numpy(rounded).to(device), torch.from_numpy(sums.astype(np.float32)).to(device),
                          margin, k, metric, plain=False)  # fmt: skip

@@ -47,6 +47,19 @@ def decode_product(
     return rows
 
 
+def rotate_rows(rows: Floats, turn: Floats, *, out: Floats | None = None) -> Floats:
+    """rows @ turn, each value summed in order in float32: one row alone gives the same bits as among many."""
+    result = np.empty(rows.shape, np.float32) if out is None else out
+    module = native()
+    if module is not None and result.flags.c_contiguous:
+        module.rotate_rows(np.ascontiguousarray(rows), np.ascontiguousarray(turn), result, default_threads())
+        return result
+    result[...] = 0
+    for component in range(rows.shape[1]):
+        result += rows[:, component, None] * turn[component]
+    return result
+
+
 def make_tables(query: Floats, books: Floats) -> Floats:
     """The products of the query's parts with every centroid: (parts, centroids)."""
     parts, _, width = books.shape

@@ -336,6 +336,15 @@ def format_rows(strings: Table, rows: Floats) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
+def weave_rows(strings: Table, rows: Bytes, *, middle: bytes, tail: bytes = b"") -> bytes:
+    """Each word, `middle`, its row of bytes (n, width), `tail`."""
+    module = native()
+    if module is not None:
+        woven: bytes = module.weave_rows(strings.data, strings.starts, strings.stops, rows, middle, tail)
+        return woven
+    return b"".join(word + middle + row.tobytes() + tail for word, row in zip(strings, rows))
+
+
 def _format_float(value: Any) -> bytes:
     if np.isnan(value):
         return b"-nan" if np.signbit(value) else b"nan"

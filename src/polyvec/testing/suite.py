@@ -86,7 +86,7 @@ class FormatSuite:
             "encoding": sample.encoding, "format": sample.format, "measure": False, "durable": False,
             **sample.options, **more,
         }  # fmt: skip
-        write(path, collection or sample.collection, **chosen)
+        write(path, sample.collection if collection is None else collection, **chosen)
 
     def _export(self, sample: Sample, folder: Path, collection: Collection | None = None, **more: Any) -> Export:
         """The files that writing the sample makes, without sidecars, main file first."""

@@ -155,7 +155,11 @@ def write_collection(
     if unknown:
         raise InputError(f"{format.name} has no option {', '.join(sorted(unknown))}"
                          + (f"; it has {', '.join(format.options)}" if format.options else ""))  # fmt: skip
+    folded: list[str] = []
+    if writing.column is None:
+        collection, folded = format.prepare(collection, writing.own)
     collection, dropped = fit_columns(collection, format, writing.column)
+    dropped = folded + dropped
     beside = lacking(collection, format.holding(collection))
     if not writing.sidecar or os.fspath(path) == "-":
         dropped += beside

@@ -20,9 +20,11 @@ from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.format import WriteOptions
 from polyvec.core.sinks import Sink
 from polyvec.core.subwords import BucketIndexer, ExplicitIndexer, FastTextIndexer, FloretIndexer, Subwords
-from polyvec.core.vocab import Strings
+from polyvec.core.vocab import Strings, Vocab
+from polyvec.core.views import TakeColumn
 from polyvec.formats.finalfusion import chunks as c
 from polyvec.formats.finalfusion.toml import dump_toml
+from polyvec.formats.words import words_of
 from polyvec.kernels import strings as tables
 
 WORDS_AT_ONCE = 1 << 16
@@ -46,6 +48,7 @@ def write_file(collection: Collection, sink: Sink, options: WriteOptions, kept: 
     if dialect not in DIALECTS:
         raise InputError(f"unknown dialect {dialect!r}; there are {', '.join(DIALECTS)}")
     check_columns(collection)
+    collection = ordered(collection)
     document = dialect == "document"
     strings = words_of(collection)
     subwords = collection.vocab.subwords if collection.vocab is not None and "subwords" in collection.columns else None
@@ -86,13 +89,22 @@ def check_columns(collection: Collection) -> None:
         raise InputError(f"there must be one norm a word ({collection.rows}), not a column of shape {norms.shape}")
 
 
-def words_of(collection: Collection) -> Strings:
-    """The words; row numbers where the collection has none, because the format needs one a row."""
-    if collection.vocab is not None:
-        return collection.vocab.words
-    if isinstance(collection.ids, Strings):
-        return collection.ids
-    return Strings.from_words([str(row) for row in range(collection.rows)])
+def ordered(collection: Collection) -> Collection:
+    """Explicit n-gram rows in the order in which n-grams first name them, as every reader counts them."""
+    indexer = collection.vocab.subwords if collection.vocab is not None else None
+    if not isinstance(indexer, ExplicitIndexer) or "subwords" not in collection.columns:
+        return collection
+    distinct, first = np.unique(indexer.targets, return_index=True)
+    order = distinct[np.argsort(first)]
+    if np.array_equal(order, np.arange(len(order))) and len(order) == collection["subwords"].rows:
+        return collection
+    places = np.zeros(indexer.rows, np.int64)
+    places[order] = np.arange(len(order))
+    assert collection.vocab is not None
+    renumbered = ExplicitIndexer(indexer.min_n, indexer.max_n, indexer.ngrams, places[indexer.targets])
+    columns = {**collection.columns, "subwords": TakeColumn(collection["subwords"], order)}
+    return Collection(columns, main=collection.main, metadata=collection.metadata,
+                      vocab=Vocab(collection.vocab.words, subwords=renumbered))  # fmt: skip
 
 
 def storage_codec(collection: Collection, options: WriteOptions) -> Raw | Product:
@@ -105,7 +117,8 @@ def storage_codec(collection: Collection, options: WriteOptions) -> Raw | Produc
     if asked != "raw" and isinstance(column.codec, Product):
         if subwords is None or subwords.codec == column.codec:
             return column.codec
-        raise InputError("word and subword rows are quantised apart; write raw, then quantise again")
+        return train(sample_rows(collection), norms=column.codec.norms, parts=column.codec.parts_count,
+                     bits=max(1, (column.codec.centroids - 1).bit_length()))  # fmt: skip
     if asked == "pq":
         return train(sample_rows(collection), **_training(options.own))
     dtype = column.dtype

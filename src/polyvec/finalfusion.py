@@ -1,0 +1,456 @@
+"""finalfusion: word embeddings with subwords, as its community knows them, over any word format.
+
+>>> import polyvec as pv, numpy as np
+>>> _ = pv.write("tiny.fifu", np.eye(3, dtype=np.float32), vocab=["a", "b", "c"])
+>>> from polyvec import finalfusion
+>>> model = finalfusion.load("tiny.fifu")
+>>> model.embedding("b"), "x" in model, [hit.word for hit in model.similar("a", k=2)]
+(array([0., 1., 0.], dtype=float32), False, ['b', 'c'])
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Collection as Words
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec import formats
+from polyvec.codecs.product import Product
+from polyvec.core.blocks import Block
+from polyvec.core.collection import Collection
+from polyvec.core.columns import ArrayColumn, Column, FileColumn
+from polyvec.core.errors import Corrupt, FormatWarning, InputError, UnknownWord
+from polyvec.core.vocab import Vocab
+from polyvec.formats.finalfusion import FinalfusionCollection
+from polyvec.formats.words import unit_columns
+from polyvec.kernels import rows as row_kernels
+from polyvec.kernels import strings as tables
+from polyvec.kernels.product import ProductSearch, make_tables
+from polyvec.kernels.rows import RowSearch
+from polyvec.kernels.subwords import Rows, sum_rows
+from polyvec.verbs.convert import Receipt
+from polyvec.verbs.convert import write as write_collection
+
+Floats = NDArray[np.float32]
+PLAIN_FORMATS = ("word2vec", "wordtext")  # rows of any length: made unit on loading, as every finalfusion tool does
+METRICS = ("cosine", "angular")
+DEFAULT = object()
+
+
+class Hit(NamedTuple):
+    """A word found, and how similar it is."""
+
+    word: str
+    similarity: float
+
+
+def load(
+    path: str | os.PathLike[str] | bytes, *, mmap: bool = True, format: str | None = None, lossy: bool = False,
+    duplicates: str | None = None,
+) -> Embeddings:  # fmt: skip
+    """Load word embeddings of any word format: finalfusion, word2vec, text, fastText, floret.
+
+    ``mmap`` leaves the matrix in the file; ``lossy`` replaces invalid UTF-8. ``duplicates`` is ``"first"`` (look-ups give
+    the first of equal words) or ``"error"``, which a finalfusion file gets by default, since its tools allow none.
+    """
+    if duplicates not in (None, "first", "error"):
+        raise InputError(f"duplicates is 'first' or 'error', not {duplicates!r}")
+    own = {"lossy": True} if lossy else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FormatWarning)  # they are in `notes`
+        collection = formats.open(path, format=format, **own)
+    if collection.vocab is None:
+        found = collection.format
+        collection.close()
+        raise InputError(f"{os.fspath(path)!s}: {found} files hold no words; search them with polyvec search")
+    strict = collection.format == "finalfusion" if duplicates is None else duplicates == "error"
+    try:
+        return Embeddings(collection, mmap=mmap, unique=strict)
+    finally:
+        if not mmap:
+            collection.close()
+
+
+class Storage:
+    """The rows of words or subwords: dense, or product codes. Read-only; what it gives out are copies."""
+
+    def __init__(self, column: Column, *, mmap: bool) -> None:
+        self.shape = column.shape
+        self.codec = column.codec if isinstance(column.codec, Product) else None
+        self.encoding = column.encoding
+        self.codes: NDArray[np.uint8] | None = None
+        self.norms: Floats | None = None
+        self.matrix: NDArray[Any] | None = None
+        if self.codec is not None:
+            self._load_codes(column, mmap)
+        else:
+            view = column.view() if mmap and isinstance(column, (FileColumn, ArrayColumn)) else None
+            self.matrix = column.to_numpy() if view is None else view
+            self.matrix.flags.writeable = False
+
+    def _load_codes(self, column: Column, mmap: bool) -> None:
+        extents = list(column.extents())
+        if mmap and isinstance(column, FileColumn) and len(extents) == 1:
+            source, extent = column.source, extents[0]
+            self.codes = source.view(extent.offset, extent.size).reshape(extent.rows, -1)
+            for part in extent.others:
+                self.norms = source.view(part.offset, 4 * extent.rows).view("<f4")
+            return
+        parts = [block.parts for block in column.blocks()]
+        assert self.codec is not None
+        empty = np.empty((0, self.codec.parts_count), np.uint8)
+        self.codes = np.concatenate([part["codes"] for part in parts]) if parts else empty
+        if self.codec.norms:
+            self.norms = np.concatenate([part["norms"] for part in parts]) if parts else np.empty(0, np.float32)
+
+    @property
+    def quantized(self) -> bool:
+        """Whether rows are product codes."""
+        return self.codec is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows as they are stored."""
+        held = self.matrix if self.codes is None else self.codes
+        assert held is not None
+        return held.nbytes + (0 if self.norms is None else self.norms.nbytes)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def column(self, name: str) -> Column:
+        """The rows as a column, to write them."""
+        if self.codec is None or self.codes is None:
+            assert self.matrix is not None
+            return ArrayColumn(name, self.matrix)
+        parts: dict[str, NDArray[Any]] = {"codes": self.codes}
+        if self.norms is not None:
+            parts["norms"] = self.norms
+        return ArrayColumn(name, self.codes, codec=self.codec, parts=parts, shape=self.shape, encoding="pq")
+
+    def take(self, rows: Any) -> NDArray[Any]:
+        """Rows by number, as a new array."""
+        index = np.asarray(rows, np.int64)
+        if self.matrix is not None:
+            if self.matrix.dtype == np.float32:
+                return row_kernels.take(self.matrix, index)
+            return np.array(self.matrix[index])
+        assert self.codec is not None and self.codes is not None
+        parts: dict[str, NDArray[Any]] = {"codes": np.ascontiguousarray(self.codes[index])}
+        if self.norms is not None:
+            parts["norms"] = np.ascontiguousarray(self.norms[index])
+        return self.codec.decode(Block(0, parts, self.codec, len(index)))
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        if isinstance(key, (int, np.integer)):
+            row = int(key) + (len(self) if key < 0 else 0)
+            if not 0 <= row < len(self):
+                raise IndexError(f"row {key} of {len(self)}")
+            return np.array(self.matrix[row]) if self.matrix is not None else self.take([row])[0]
+        if isinstance(key, slice):
+            return self.take(np.arange(*key.indices(len(self))))
+        return self.take(key)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array = self[:]
+        return array if dtype is None else array.astype(dtype)
+
+    def floats(self) -> Floats:
+        """The dense matrix as float32, mapped where it is so in the file. Not for writing."""
+        assert self.matrix is not None
+        return np.ascontiguousarray(self.matrix, np.float32)
+
+
+class Embeddings:
+    """Words and their vectors. Unknown words get vectors from their subwords where the model has them.
+
+    ``vocab``, ``storage`` (word rows), ``subword_storage``, ``metadata`` and ``notes`` are the parts of the model.
+    """
+
+    def __init__(self, collection: Collection, *, mmap: bool = True, unique: bool = False) -> None:
+        if collection.vocab is None:
+            raise InputError("a collection without words is no word embeddings")
+        if collection.format in PLAIN_FORMATS and "norms" not in collection.columns:
+            collection = _kept_open(unit_columns(collection), collection)
+        self._collection = collection
+        self._unique = unique
+        self.vocab: Vocab = collection.vocab
+        self.metadata: dict[str, Any] = dict(collection.metadata)
+        self.notes: list[str] = list(collection.notes)
+        self.storage = Storage(collection.vectors, mmap=mmap)
+        subwords = collection.columns.get("subwords")
+        self.subword_storage = Storage(subwords, mmap=mmap) if subwords is not None else None
+        norms = collection.columns.get("norms")
+        self._norms: Floats | None = None if norms is None else norms.to_numpy()
+        if not mmap:
+            self._collection = self._in_memory(collection)
+        self._search: RowSearch | _ProductEngine | None = None
+
+    def _in_memory(self, collection: Collection) -> Collection:
+        """The collection over the arrays just loaded, so that the file can be closed."""
+        columns = {collection.main: self.storage.column(collection.main)}
+        if self.subword_storage is not None:
+            columns["subwords"] = self.subword_storage.column("subwords")
+        if self._norms is not None:
+            columns["norms"] = ArrayColumn("norms", self._norms)
+        held = type(collection)(columns, vocab=self.vocab, metadata=self.metadata, notes=self.notes,
+                                format=collection.format, path=collection.path)  # fmt: skip
+        if isinstance(held, FinalfusionCollection) and isinstance(collection, FinalfusionCollection):
+            held.kept = collection.kept
+        return held
+
+    # -- the parts
+
+    @property
+    def dims(self) -> int:
+        """Values in a vector."""
+        return self.storage.shape[1]
+
+    @property
+    def norms(self) -> Floats | None:
+        """The lengths that the words' vectors had before they were made unit, as a copy; None where the file has none."""
+        return None if self._norms is None else self._norms.copy()
+
+    @property
+    def format(self) -> str:
+        """The format of the file."""
+        return self._collection.format
+
+    def __len__(self) -> int:
+        return len(self.vocab)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.vocab
+
+    def __iter__(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        for start in range(0, len(self), 4096):
+            yield from zip(self.vocab[start : start + 4096], self.storage[start : start + 4096])
+
+    def close(self) -> None:
+        """Release the file; arrays given out stay valid."""
+        self._collection.close()
+
+    def __enter__(self) -> Embeddings:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        kind = self.vocab.subwords.kind if self.vocab.subwords is not None else "no"
+        return f"<Embeddings {len(self):,} words x {self.dims}, {self.storage.encoding}, {kind} subwords>"
+
+    # -- looking up
+
+    def _row(self, word: str) -> int:
+        if self._unique:
+            self._check_unique()
+        row = self.vocab.get(word)
+        return -1 if row is None else row
+
+    def _check_unique(self) -> None:
+        """A finalfusion file says each word once; the index is built by the first look-up, which is when it can tell."""
+        again = self.vocab.duplicates
+        self._unique = False
+        if len(again):
+            row = int(again[0])
+            word = self.vocab[row]
+            raise Corrupt(
+                f"the word {word!r} stands twice", path=self._collection.path, field=f"word {row}",
+                offset=int(self.vocab.words.starts[row]), expected=f"once, in row {self.vocab.index(word)}",
+                found=f"again in row {row}", remedy="load with duplicates='first' to use the first",
+            )  # fmt: skip
+
+    def embedding(self, word: str, *, default: Any = DEFAULT) -> Any:
+        """The vector of a word, or from its subwords; `UnknownWord` (a KeyError) where there is neither, or ``default``."""
+        row = self._row(word)
+        if row >= 0:
+            return self.storage[row]
+        vectors, _, found = self._from_subwords([word])
+        if found[0]:
+            return vectors[0]
+        if default is DEFAULT:
+            raise UnknownWord(self._unknown(word))
+        return default
+
+    __getitem__ = embedding
+
+    def embeddings(self, words: Sequence[str], *, default: Any = DEFAULT) -> NDArray[Any]:
+        """The vectors of many words as a new array (words, dims); ``default`` fills the rows of unknown ones."""
+        words = list(words)
+        if self._unique:
+            self._check_unique()
+        rows = self.vocab.indices(words)
+        missing = np.flatnonzero(rows < 0)
+        if not len(missing):
+            return self.storage.take(rows)
+        if len(missing) == len(words):
+            result = np.empty((len(words), self.dims), np.float32)
+        else:
+            rows[missing] = rows[rows >= 0][0]  # any row: it is overwritten below
+            result = self.storage.take(rows)
+        vectors, _, found = self._from_subwords([words[i] for i in missing])
+        if not found.all():
+            if default is DEFAULT:
+                raise UnknownWord(self._unknown(words[int(missing[np.argmin(found)])]))
+            vectors[~found] = default
+        result[missing] = vectors
+        return result
+
+    def norm(self, word: str) -> float:
+        """The length a known word's vector had before it was made unit; of an unknown one, the length of its subwords' sum."""
+        row = self._row(word)
+        if row >= 0:
+            if self._norms is None:
+                raise InputError("the file holds no norms")
+            return float(self._norms[row])
+        _, norms, found = self._from_subwords([word])
+        if not found[0]:
+            raise UnknownWord(self._unknown(word))
+        return float(norms[0])
+
+    def _unknown(self, word: str) -> str:
+        if self.vocab.subwords is None:
+            return f"{word!r} is not in the vocabulary"
+        return f"{word!r} is not in the vocabulary, and none of its n-grams is known"
+
+    def _from_subwords(self, words: list[str]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Unit sums of the words' subword rows, their lengths, and which words have any row."""
+        subwords, storage = self.vocab.subwords, self.subword_storage
+        if subwords is None or storage is None:
+            empty = np.zeros((len(words), self.dims), np.float32)
+            return empty, np.zeros(len(words), np.float32), np.zeros(len(words), bool)
+        try:
+            table = tables.pack(words)
+        except ValueError:  # a lone surrogate: no file can hold such a word
+            table = tables.pack([word.encode("utf-8", "replace").decode() for word in words])
+        rows = subwords.lookup(table)
+        known = np.concatenate([[0], np.cumsum(rows.indices >= 0)])
+        found = known[rows.splits[1:]] > known[rows.splits[:-1]]
+        if storage.matrix is not None:
+            vectors, norms = sum_rows(storage.floats(), rows)
+        else:
+            used, places = np.unique(rows.indices[rows.indices >= 0], return_inverse=True)
+            indices = np.full(len(rows.indices), -1, np.int64)
+            indices[rows.indices >= 0] = places.reshape(-1)
+            vectors, norms = sum_rows(np.ascontiguousarray(storage.take(used), np.float32), Rows(indices, rows.splits))
+        return vectors, norms, found
+
+    # -- searching
+
+    def similar(
+        self, query: str | Any, k: int = 10, *, skip: Words[str] | None = None, metric: str = "cosine"
+    ) -> list[Hit]:
+        """The ``k`` words nearest to a word or a vector by cosine, best first, equal ones in the order of their names.
+
+        The query word itself is left out (``skip=()`` leaves it in). ``metric="angular"`` gives 1 - angle / pi.
+        """
+        return self.similar_many([query], k, skip=None if skip is None else [skip], metric=metric)[0]
+
+    def similar_many(
+        self, queries: Sequence[Any], k: int = 10, *, skip: Sequence[Words[str]] | None = None, metric: str = "cosine"
+    ) -> list[list[Hit]]:
+        """`similar` for many words or vectors at once: one pass over the rows for all of them."""
+        if metric not in METRICS:
+            raise InputError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
+        if k < 0:
+            raise InputError(f"k must not be negative, and is {k}")
+        left_out = [{q} if isinstance(q, str) else set() for q in queries] if skip is None else [set(s) for s in skip]
+        vectors = [self._query(query) for query in queries]
+        if not vectors or not len(self):
+            return [[] for _ in vectors]
+        most = k + max(len(words) for words in left_out)
+        engine = self._engine()
+        if len(vectors) == 1:
+            found = [engine.nearest(vectors[0], most)]
+        else:
+            found = engine.nearest_many(np.stack(vectors), most)
+        return [self._hits(rows, scores, k, words, metric) for (rows, scores), words in zip(found, left_out)]
+
+    def analogy(
+        self, a: str, b: str, c: str, k: int = 10, *, include: Words[str] = (), metric: str = "cosine"
+    ) -> list[Hit]:
+        """Words d such that a is to b as c is to d: nearest to normalise(b - a + c), without a, b and c.
+
+        ``include`` names those of the three that may be answers.
+        """
+        va, vb, vc = (np.asarray(self.embedding(word), np.float32) for word in (a, b, c))
+        vector = vb - va + vc
+        length = np.linalg.norm(vector)
+        if length > 0:
+            vector /= length
+        return self.similar(vector, k, skip={a, b, c} - set(include), metric=metric)
+
+    def _query(self, query: Any) -> Floats:
+        vector = np.ascontiguousarray(self.embedding(query) if isinstance(query, str) else query, np.float32)
+        if vector.shape != (self.dims,):
+            raise InputError(f"a query has {self.dims} values, not shape {vector.shape}")
+        if not np.isfinite(vector).all() or not vector.any():
+            raise InputError("a query of length zero, or with NaN or infinity, is similar to nothing")
+        return vector
+
+    def _engine(self) -> RowSearch | _ProductEngine:
+        if self._search is None:
+            quantized = self.storage.quantized
+            self._search = _ProductEngine(self.storage) if quantized else RowSearch(self.storage.floats())
+        return self._search
+
+    def _hits(
+        self, rows: NDArray[np.int64], scores: NDArray[np.float64], k: int, skip: set[str], metric: str
+    ) -> list[Hit]:
+        scores = np.clip(scores, -1, 1)
+        if metric == "angular":
+            scores = 1 - np.arccos(scores) / np.pi
+        hits = [Hit(word, float(score)) for word, score in zip(self.vocab[rows], scores) if word not in skip]
+        return sorted(hits, key=lambda hit: (-hit.similarity, hit.word))[:k]
+
+    # -- writing
+
+    def write(self, path: str | os.PathLike[str], **options: Any) -> Receipt:
+        """Write the model; the suffix (or ``format=``) names the format, and the options are those of `polyvec.write`."""
+        self._collection.metadata = dict(self.metadata)
+        return write_collection(path, self._collection, **options)
+
+
+class _ProductEngine:
+    """Nearest rows by cosine over product codes: lookup tables, no row is decoded."""
+
+    def __init__(self, storage: Storage) -> None:
+        assert storage.codec is not None and storage.codes is not None
+        self._codec = storage.codec
+        codes = np.ascontiguousarray(storage.codes)
+        self._search = ProductSearch(codes, storage.codec.centroids, _inverse_norms(storage.codec, codes))
+
+    def nearest(self, query: Floats, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The k nearest rows, and those tied with the last."""
+        unit = query / np.float32(np.linalg.norm(query))
+        if self._codec.projection is not None:
+            unit = unit @ self._codec.projection
+        try:
+            return self._search.nearest(make_tables(np.ascontiguousarray(unit), self._codec.books), k)
+        except IndexError as error:
+            raise Corrupt(f"a code names no centroid: {error}", field="codes") from None
+
+    def nearest_many(self, queries: Floats, k: int) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """`nearest` for several queries."""
+        return [self.nearest(query, k) for query in queries]
+
+
+def _inverse_norms(codec: Product, codes: NDArray[np.uint8]) -> Floats:
+    """1 / length of each decoded row, its stored norm left out: what turns a table sum into a cosine."""
+    plain = Product(codec.books, codec.projection, False)
+    norms = np.empty(len(codes), np.float32)
+    for start in range(0, len(codes), 16384):
+        piece = np.ascontiguousarray(codes[start : start + 16384])
+        norms[start : start + 16384] = row_kernels.row_norms(plain.decode(Block(start, {"codes": piece}, plain, len(piece))))
+    return np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+
+
+def _kept_open(derived: Collection, original: Collection) -> Collection:
+    derived.on_close(original.close)
+    return derived

@@ -1,0 +1,149 @@
+"""word2vec binary: a line with the counts, then a word, a space and its float32 values, word after word.
+
+::
+
+    rows ' ' cols '\\n'
+    rows times: word bytes (UTF-8, no space), ' ', cols float32 little endian, '\\n' (some writers leave it out)
+
+There is no magic number: the counts, the size and where the second word begins recognise a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyvec.core.blocks import Array
+from polyvec.core.collection import Collection
+from polyvec.core.columns import ReaderColumn
+from polyvec.core.errors import Corrupt, Truncated
+from polyvec.core.files import Source
+from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.layout import Span
+from polyvec.core.sinks import Sink
+from polyvec.core.vocab import Strings, Vocab
+from polyvec.formats.words import F32, blocks_of, prepare_plain, spelled, words_of
+from polyvec.kernels import strings as tables
+from polyvec.kernels.rows import take_rows
+
+COUNTS = re.compile(rb"(\d{1,19})[ \t]+(\d{1,9})[ \t]*\r?\n")
+SPACE = 32
+
+
+class Word2Vec(Format):
+    """word2vec's binary files."""
+
+    name = "word2vec"
+    title = "word2vec binary"
+    suffixes = (".bin", ".w2v")
+    aliases = {"w2v": "", "bin": ""}  # noqa: RUF012
+    holds = Holds(vocab=True, dtypes="float32")
+    options = ("lossy", "unnormalize", "subwords", "spaces")
+
+    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
+        counts = read_counts(head)
+        if counts is None:
+            return [Match(Confidence.SUFFIX, f"suffix {suffix}; no counts in the first line")] if suffix == ".w2v" else []
+        rows, dim, start = counts
+        row = 4 * dim + 2  # a word of one byte and the space
+        if not fits(head, start, dim) or size < start + rows * row:
+            return []
+        confidence = Confidence.NAMED if suffix in self.suffixes else Confidence.FITS
+        return [Match(confidence, f"first line {rows} {dim}, and words {dim} floats apart")]
+
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        counts = read_counts(source.read_at(0, 64))
+        if counts is None:
+            raise Corrupt("the first line does not hold two counts", offset=0, field="rows, cols",
+                          expected="'rows cols' and a line break", found=repr(source.read_at(0, 24)))  # fmt: skip
+        rows, dim, start = counts
+        if not dim or rows > (source.size - start) // (4 * dim + 1):
+            if not dim or not lenient:
+                raise Truncated(f"the file is too short for {rows} words of {dim} values", offset=start,
+                                field="rows, cols", expected=f"at least {rows * (4 * dim + 1)} bytes",
+                                found=f"{source.size - start} bytes")  # fmt: skip
+        data = source.view(0, source.size)
+        walk = tables.scan(data, start=start, stop=source.size, count=rows, delimiter=SPACE, gap=4 * dim, newlines=True)
+        table, notes = walk.strings, []
+        if len(table) < rows:
+            if not lenient:
+                raise Truncated(f"word {len(table)} of {rows} is not whole", offset=walk.end, field=f"word {len(table)}",
+                                expected=f"a word, a space and {4 * dim} bytes", found=f"{source.size - walk.end} bytes",
+                                remedy="fetch the file again, or take the whole rows with --lenient")  # fmt: skip
+            notes.append(f"the file is cut short: {len(table)} of {rows} rows exist and are read")
+        rest = source.read_at(walk.end, source.size - walk.end if source.size - walk.end < 4096 else 4096).strip(b"\r\n")
+        if rest and len(table) == rows:
+            notes.append(f"{source.size - walk.end} bytes after the last row, from byte {walk.end} on, are ignored")
+        strings = check_words(table, source, lossy=bool(own.get("lossy", False)))
+        offsets = table.stops + 1
+
+        def read(first: int, last: int) -> Array:
+            out = np.empty((last - first, dim), F32)
+            take_rows(data, offsets[first:last], out.view(np.uint8))
+            return out
+
+        return Collection({"vectors": ReaderColumn("vectors", (len(table), dim), F32, read)},
+                          vocab=Vocab(strings), notes=notes)  # fmt: skip
+
+    def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
+        return prepare_plain(collection, own, "word2vec binary")
+
+    def target(self, collection: Collection, options: WriteOptions) -> str:
+        return "raw float32"
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        strings = spelled(words_of(collection), forbidden=b" \n", ends=b"\n", name="word2vec binary",
+                          replace=options.own.get("spaces"))  # fmt: skip
+        table = strings.table
+        sink.write(f"{collection.rows} {collection.dim}\n".encode())
+        for start, stop, rows in blocks_of(collection):
+            sink.write(tables.weave_rows(table.slice(start, stop), rows.view(np.uint8), middle=b" ", tail=b"\n"))
+            if options.progress:
+                options.progress(stop, collection.rows)
+
+    def layout(self, source: Source, *, variant: str = "") -> list[Span]:
+        counts = read_counts(source.read_at(0, 64))
+        start = counts[2] if counts else 0
+        return [Span(0, start, "counts", f"{counts[0]} {counts[1]}" if counts else ""),
+                Span(start, source.size - start, "rows", "word, space, values")]  # fmt: skip
+
+
+def read_counts(head: bytes) -> tuple[int, int, int] | None:
+    """Rows, dimension and where the first line ends; None where the first line is another."""
+    found = COUNTS.match(head)
+    return None if found is None else (int(found[1]), int(found[2]), found.end())
+
+
+def fits(head: bytes, start: int, dim: int) -> bool:
+    """Whether the first row is a word and then bytes that are not the text of `dim` numbers."""
+    space = head.find(b" ", start, start + 1024)
+    if dim < 1 or space <= start:
+        return len(head) == start  # no rows at all
+    line = head[space + 1 : space + 1 + 4 * dim].split(b"\n")[0]
+    numbers = line.split()
+    return not numbers or not all(_is_number(number) for number in numbers[:8])
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check_words(table: tables.Table, source: Source, *, lossy: bool) -> Strings:
+    """The words, with invalid UTF-8 as an error that names its place, or replaced."""
+    bad = tables.find_invalid(table)
+    if len(bad) and not lossy:
+        row = int(bad[0])
+        raise Corrupt("a word is not valid UTF-8", offset=int(table.starts[row]), field=f"word {row}", expected="UTF-8",
+                      found=repr(table[row][:40]), remedy="open with lossy=True to replace it")  # fmt: skip
+    fixed = tables.replace_invalid(table, bad) if len(bad) else table
+    return Strings.from_table(fixed, label=source.label)
+
+
+FORMAT = Word2Vec()

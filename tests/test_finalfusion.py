@@ -1,0 +1,225 @@
+"""polyvec.finalfusion: look-ups, subwords, similarity and analogy, against what the reference says and against NumPy."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polyvec as pv
+from polyvec import finalfusion
+from polyvec.core.collection import Collection
+from polyvec.core.columns import ArrayColumn
+from polyvec.core.errors import Corrupt, InputError, UnknownWord
+from polyvec.core.subwords import BucketIndexer
+from polyvec.core.vocab import Vocab
+from polyvec.testing import vectors
+
+GOLDEN = Path(__file__).parent / "golden" / "finalfusion"
+MANIFEST = json.loads((GOLDEN / "manifest.json").read_text())
+NAMES = sorted(MANIFEST)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pv.FormatWarning)
+        yield
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_gives_the_same_vectors_and_norms(name: str, mmap: bool) -> None:
+    told = MANIFEST[name]["loaded"]
+    model = finalfusion.load(GOLDEN / name, mmap=mmap)
+    assert (len(model), model.dims) == (told["n_words"], told["dims"])
+    assert model.storage.quantized == (told["storage"] == "QuantizedArray")
+    for word, vector in told["vectors"].items():
+        assert np.allclose(model.embedding(word)[:10], vector, atol=1e-6)
+    for word, norm in told.get("norms", {}).items():
+        assert model.norm(word) == pytest.approx(norm, abs=1e-6)
+    assert model.metadata == (told["metadata"] or {})
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "oov" in MANIFEST[n]["loaded"]])
+def test_the_reference_gives_the_same_vectors_for_unknown_words(name: str) -> None:
+    model = finalfusion.load(GOLDEN / name)
+    told = MANIFEST[name]["loaded"]["oov"]
+    batch = model.embeddings(list(told), default=0)
+    for row, (word, answer) in enumerate(told.items()):
+        if answer is None:
+            with pytest.raises(KeyError, match="is not in the vocabulary"):
+                model.embedding(word)
+            assert not batch[row].any()
+            continue
+        assert np.allclose(model.embedding(word)[:10], answer["vector"], atol=1e-6)
+        assert batch[row].tobytes() == model.embedding(word).tobytes()
+        if "norm" in answer:
+            assert model.norm(word) == pytest.approx(answer["norm"], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "similarity" in MANIFEST[n]["loaded"]])
+def test_the_reference_finds_the_same_words(name: str) -> None:
+    model = finalfusion.load(GOLDEN / name)
+    for kind in ("similarity", "analogy"):
+        told = MANIFEST[name]["loaded"][kind]
+        query = told["query"]
+        hits = model.similar(query, told["k"]) if kind == "similarity" else model.analogy(*query, told["k"])
+        assert [hit.word for hit in hits] == [word for word, _ in told["result"]]
+        assert np.allclose([h.similarity for h in hits], [s for _, s in told["result"]], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("pq_")])
+def test_codes_are_searched_as_their_rows_would_be(name: str) -> None:
+    model = finalfusion.load(GOLDEN / name)
+    rows = model.storage[:].astype(np.float64)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    for row in (0, 7, 39):
+        scores = unit @ unit[row]
+        order = [i for i in np.argsort(-scores) if i != row][:5]
+        hits = model.similar(model.vocab[row], 5)
+        assert [hit.word for hit in hits] == [model.vocab[i] for i in order]
+        assert np.allclose([hit.similarity for hit in hits], scores[order], atol=1e-6)
+    many = model.similar_many([model.vocab[0], model.vocab[7]], 5)
+    assert many[1] == model.similar(model.vocab[7], 5)
+
+
+def test_a_batch_mixes_known_and_unknown_words() -> None:
+    model = finalfusion.load(GOLDEN / "bucket_exp7.fifu")
+    words = ["Berlin", "Tübinger", "hello", "Berlin", "iddqd"]
+    batch = model.embeddings(words)
+    for row, word in enumerate(words):
+        assert batch[row].tobytes() == model.embedding(word).tobytes()
+    with pytest.raises(UnknownWord, match="''"):
+        model.embeddings(["Berlin", ""])
+    assert np.isnan(model.embeddings(["Berlin", ""], default=np.nan)[1]).all()
+
+
+def test_without_subwords_an_unknown_word_is_not_in_the_vocabulary() -> None:
+    model = finalfusion.load(GOLDEN / "simple.fifu")
+    with pytest.raises(KeyError, match="^'Berlinn' is not in the vocabulary$"):
+        model.embedding("Berlinn")
+    assert model.embedding("Berlinn", default=None) is None
+    assert "Berlinn" not in model and "Berlin" in model
+    with pytest.raises(InputError, match="no norms"):
+        model.norm("Berlin")
+    assert not model.embeddings(["\ud800"], default=0).any()
+
+
+def test_results_are_never_writable_views_into_the_model(tmp_path: Path) -> None:
+    for mmap in (True, False):
+        for name in ("simple_norms.fifu", "pq_proj1_norms1.fifu", "bucket_exp7.fifu"):
+            model = finalfusion.load(GOLDEN / name, mmap=mmap)
+            word = model.vocab[0]
+            before = model.embedding(word).copy()
+            for array in (model.embedding(word), model.embeddings([word]), model.storage[0:1], model.storage[0],
+                          model.storage[[0]], np.asarray(model.storage)):  # fmt: skip
+                array[...] = 7
+            if model.norms is not None:
+                model.norms[...] = 7
+                assert model.norm(word) != 7
+            assert model.embedding(word).tobytes() == before.tobytes()
+            if model.storage.matrix is not None:
+                with pytest.raises(ValueError):
+                    model.storage.matrix[0, 0] = 1
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("name", ["bucket_exp7.fifu", "pq_proj1_norms1.fifu", "simple_meta_norms.fifu"])
+def test_a_model_writes_itself(name: str, mmap: bool, tmp_path: Path) -> None:
+    model = finalfusion.load(GOLDEN / name, mmap=mmap)
+    model.write(tmp_path / "copy.fifu", durable=False)
+    assert (tmp_path / "copy.fifu").read_bytes() == (GOLDEN / name).read_bytes()
+
+
+def test_a_plain_format_is_written_as_finalfusion_with_its_norms(tmp_path: Path) -> None:
+    finalfusion.load(GOLDEN / "conv.w2v.bin").write(tmp_path / "w.fifu", durable=False)
+    with pv.open(tmp_path / "w.fifu") as found, pv.open(GOLDEN / "conv_source.fifu") as wanted:
+        assert np.allclose(found.vectors.to_numpy(), wanted.vectors.to_numpy(), atol=1e-6)
+        assert np.allclose(found["norms"].to_numpy(), wanted["norms"].to_numpy(), atol=1e-6)
+
+
+def test_duplicates_are_an_error_that_says_how_to_go_on(tmp_path: Path) -> None:
+    pv.write(tmp_path / "d.fifu", vectors(3, 2), vocab=["a", "b", "a"], durable=False)
+    with pytest.raises(Corrupt, match="stands twice.*duplicates='first'"):
+        finalfusion.load(tmp_path / "d.fifu").embedding("b")
+    model = finalfusion.load(tmp_path / "d.fifu", duplicates="first")
+    assert model.embedding("a").tobytes() == model.storage[0].tobytes()
+    pv.write(tmp_path / "d.txt", vectors(3, 2), vocab=["a", "b", "a"], durable=False)
+    assert finalfusion.load(tmp_path / "d.txt").vocab.duplicates.tolist() == [2]
+
+
+def model_of(rows: np.ndarray, words: list[str]) -> finalfusion.Embeddings:
+    return finalfusion.Embeddings(Collection.from_arrays(rows, vocab=words))
+
+
+def test_similarity_is_the_cosine_even_where_rows_are_not_unit() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((200, 16)).astype(np.float32) * rng.random((200, 1)).astype(np.float32)
+    model = model_of(rows, [f"w{i:03}" for i in range(200)])
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    query = rng.standard_normal(16)
+    scores = unit @ (query / np.linalg.norm(query))
+    hits = model.similar(query, 7)
+    assert [hit.word for hit in hits] == [f"w{i:03}" for i in np.argsort(-scores)[:7]]
+    angular = model.similar(query, 7, metric="angular")
+    assert [h.word for h in angular] == [h.word for h in hits]
+    assert angular[0].similarity == pytest.approx(1 - np.arccos(hits[0].similarity) / np.pi)
+    batch = model.similar_many([query, "w005"], 7)
+    assert batch[0] == hits and batch[1] == model.similar("w005", 7)
+
+
+def test_ties_come_by_name_and_skipped_words_make_room() -> None:
+    model = model_of(np.tile(np.eye(2, dtype=np.float32)[0], (5, 1)), ["e", "b", "d", "a", "c"])
+    assert [hit.word for hit in model.similar("a", 2)] == ["b", "c"]
+    assert [hit.word for hit in model.similar("a", 9)] == ["b", "c", "d", "e"]
+    assert [hit.word for hit in model.similar("a", 2, skip=())] == ["a", "b"]
+    assert [hit.word for hit in model.similar(np.array([1.0, 0]), 2, skip={"a", "b"})] == ["c", "d"]
+
+
+def test_an_analogy_may_include_its_own_words() -> None:
+    model = finalfusion.load(GOLDEN / "simple.fifu")
+    plain = model.analogy("Berlin", "Tübingen", "Zürich", 3)
+    assert not {hit.word for hit in plain} & {"Berlin", "Tübingen", "Zürich"}
+    included = model.analogy("Berlin", "Tübingen", "Zürich", 12, include={"Zürich"})
+    assert "Zürich" in {hit.word for hit in included}
+
+
+@pytest.mark.parametrize("query", [np.zeros(10), np.full(10, np.nan), np.zeros(3)])
+def test_a_query_without_direction_is_refused(query: np.ndarray) -> None:
+    with pytest.raises(InputError):
+        finalfusion.load(GOLDEN / "simple.fifu").similar(query)
+
+
+def test_quantised_subwords_give_unknown_words_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    columns = {
+        "vectors": ArrayColumn("vectors", rng.standard_normal((300, 8)).astype(np.float32)),
+        "subwords": ArrayColumn("subwords", rng.standard_normal((64, 8)).astype(np.float32)),
+    }
+    collection = Collection(columns, vocab=Vocab([f"word{i}" for i in range(300)], subwords=BucketIndexer(3, 6, 6)))
+    pytest.importorskip("faiss")
+    pv.write(tmp_path / "q.fifu", collection, encoding="pq", bits=4, parts=4, iterations=4, durable=False)
+    model = finalfusion.load(tmp_path / "q.fifu")
+    assert model.storage.quantized and model.subword_storage.quantized
+    rows = model.subword_storage[:]
+    total = rows[model.vocab.subwords.indices("unseen")].sum(axis=0)
+    assert np.allclose(model.embedding("unseen"), total / np.linalg.norm(total), atol=1e-5)
+
+
+def test_floret_models_know_every_word() -> None:
+    told = json.loads((GOLDEN / "floret.json").read_text())["table.floret"]
+    model = finalfusion.load(GOLDEN / "table.floret")
+    for word, vector in told.items():
+        assert float(model.embedding(word) @ np.array(vector) / np.linalg.norm(vector)) == pytest.approx(1, abs=1e-5)
+    assert model.similar("Berlin") == []
+
+
+def test_a_file_without_words_is_named(tmp_path: Path) -> None:
+    pv.write(tmp_path / "v.npy", vectors(3, 2), durable=False)
+    with pytest.raises(InputError, match="no words"):
+        finalfusion.load(tmp_path / "v.npy")
