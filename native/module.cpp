@@ -5,6 +5,7 @@ namespace nb = nanobind;
 
 void bind_casts(nb::module_ &m);
 void bind_planes(nb::module_ &m);
+void bind_centroids(nb::module_ &m);
 void bind_filters(nb::module_ &m);
 void bind_rescores(nb::module_ &m);
 void bind_shadows(nb::module_ &m);
@@ -19,6 +20,7 @@ NB_MODULE(_native, m) {
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
     bind_casts(m);
     bind_planes(m);
+    bind_centroids(m);
     bind_filters(m);
     bind_rescores(m);
     bind_shadows(m);
