@@ -30,7 +30,7 @@ from polyvec.kernels.checksum import crc32, crc32_combine
 
 CAPACITY = 32 << 20  # bytes of a buffer: long enough to hide the launch, short enough to start early
 RING = 6
-READ = 1 << 20  # bytes of one pread: a buffer is filled by many threads
+READ = 4 << 20  # bytes of one pread: a buffer is filled by many threads, none of which holds the GIL for long
 DTYPES = ("float32", "float16", "bfloat16")
 
 
