@@ -87,7 +87,9 @@ def limits(rows: Any, queries: Any) -> None:
         from polyvec.neighbors.scan import tiles_pay
 
         if tiles_pay():
-            codes = (rows[:, :] * 20).clip(-127, 127).astype(np.int8)
+            codes = np.empty(rows.shape, np.int8)
+            for at in range(0, len(rows), 8192):
+                codes[at : at + 8192] = (rows[at : at + 8192] * 20).clip(-127, 127)
             packed = numkong.dots_pack((queries * 20).clip(-127, 127).astype(np.int8))
             out = numkong.empty((256, len(queries)), dtype="int32")
 
