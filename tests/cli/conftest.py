@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +26,12 @@ def example_files(tmp_path_factory):
     pv.write(folder / "truth.ibin", order[:, :20])
     pv.write(folder / "result.ibin", order[:, 1:21])
     pv.split(folder / "vectors.fbin", folder / "shard.fbin", parts=3, sidecar=False)
+    golden = Path(__file__).parents[1] / "golden" / "finalfusion"
+    shutil.copy(golden / "simple_meta_norms.fifu", folder / "words.fifu")
+    shutil.copy(golden / "bucket_exp7.fifu", folder / "buckets.fifu")
+    shutil.copy(golden / "pq_proj1_norms1.fifu", folder / "quantized.fifu")
+    (folder / "list.txt").write_text("hello\nNew York\nBerlin\n")
+    (folder / "questions.txt").write_text(": cities\nBerlin Tübingen Zürich Daniël\nBerlin a b c\n")
     return folder
 
 

@@ -190,10 +190,9 @@ def test_a_lie_is_a_format_error(data: bytes, format: str) -> None:
 
 
 def test_a_bad_number_names_its_row() -> None:
-    with pv.open(b"a 1 2\nb 3 4\nc 5 x6\n", format="glove") as collection, pytest.raises(Corrupt, match="value 1 of row 2"):
-        collection.vectors.to_numpy()
-    with pv.open(b"2 2\na 1 2\nb 5 x6\n", format="textdims") as collection, pytest.raises(Corrupt, match="value 1 of row 1"):
-        collection.vectors.to_numpy()
+    for data, format, row in ((b"a 1 2\nb 3 4\nc 5 x6\n", "glove", 2), (b"2 2\na 1 2\nb 5 x6\n", "textdims", 1)):
+        with pv.open(data, format=format) as collection, pytest.raises(Corrupt, match=f"value 1 of row {row}"):
+            collection.vectors.to_numpy()
 
 
 def test_invalid_utf8_is_an_error_or_replaced() -> None:

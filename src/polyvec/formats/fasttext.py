@@ -199,7 +199,9 @@ def read_model(source: Source) -> Model:
     if head["magic"] != MAGIC:
         raise Corrupt("not a fastText model", offset=0, field="magic", expected=MAGIC, found=head["magic"])
     if head["version"] != VERSION:
-        raise Unsupported("unknown fastText version", offset=4, field="version", expected=VERSION, found=head["version"])
+        raise Unsupported(
+            "unknown fastText version", offset=4, field="version", expected=VERSION, found=head["version"]
+        )
     problem: Exception | None = None
     for record in (PLAIN, WIDE):
         cursor = Cursor(source, 8)
@@ -223,7 +225,9 @@ def read_model(source: Source) -> Model:
 def _plausible(args: Mapping[str, Any], counts: Mapping[str, int], size: int) -> bool:
     known = counts["nwords"] >= 0 and counts["nlabels"] >= 0 and counts["size"] == counts["nwords"] + counts["nlabels"]
     room = counts["size"] * (1 + ENTRY) <= size and counts["ntokens"] >= 0
-    return known and room and 0 < args["dim"] < 1 << 24 and args["bucket"] >= 0 and args["minn"] >= 0 and args["maxn"] >= 0
+    return (
+        known and room and 0 < args["dim"] < 1 << 24 and args["bucket"] >= 0 and args["minn"] >= 0 and args["maxn"] >= 0
+    )
 
 
 def _read_dictionary(source: Source, cursor: Cursor, args: dict[str, Any], counts: dict[str, int]) -> Model:
@@ -235,7 +239,9 @@ def _read_dictionary(source: Source, cursor: Cursor, args: dict[str, Any], count
                       expected=f"minn <= maxn <= {MAX_N}", found=f"{args['minn']}, {args['maxn']}")  # fmt: skip
     data = source.view(0, source.size)
     start = cursor.offset
-    walk = tables.scan(data, start=start, stop=source.size, count=counts["size"], delimiter=0, gap=ENTRY, newlines=False)
+    walk = tables.scan(
+        data, start=start, stop=source.size, count=counts["size"], delimiter=0, gap=ENTRY, newlines=False
+    )
     if len(walk.strings) < counts["size"]:
         raise Truncated(f"word {len(walk.strings)} of {counts['size']} is not whole", offset=walk.end,
                         field=f"word {len(walk.strings)}")  # fmt: skip

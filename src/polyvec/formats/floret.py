@@ -42,7 +42,9 @@ class Floret(Format):
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         if HEADER.match(head):
-            return [Match(Confidence.NAMED if suffix == ".floret" else Confidence.FITS, "a first line as floret writes it")]
+            return [
+                Match(Confidence.NAMED if suffix == ".floret" else Confidence.FITS, "a first line as floret writes it")
+            ]
         return [Match(Confidence.SUFFIX, "suffix .floret; the first line is another")] if suffix == ".floret" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
@@ -78,7 +80,9 @@ class Floret(Format):
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
         indexer = collection.vocab.subwords if collection.vocab is not None else None
         if not isinstance(indexer, FloretIndexer) or "subwords" not in collection.columns:
-            raise LossyConversion("a floret table holds floret subwords only, and the source has none; write .fifu or .txt")
+            raise LossyConversion(
+                "a floret table holds floret subwords only, and the source has none; write .fifu or .txt"
+            )
         if collection.rows:
             raise LossyConversion(f"a floret table holds no words, and the source has {collection.rows}")
         return collection, []

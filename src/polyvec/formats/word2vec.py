@@ -46,7 +46,9 @@ class Word2Vec(Format):
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         counts = read_counts(head)
         if counts is None:
-            return [Match(Confidence.SUFFIX, f"suffix {suffix}; no counts in the first line")] if suffix == ".w2v" else []
+            return (
+                [Match(Confidence.SUFFIX, f"suffix {suffix}; no counts in the first line")] if suffix == ".w2v" else []
+            )
         rows, dim, start = counts
         row = 4 * dim + 2  # a word of one byte and the space
         if not fits(head, start, dim) or size < start + rows * row:
@@ -74,7 +76,9 @@ class Word2Vec(Format):
                                 expected=f"a word, a space and {4 * dim} bytes", found=f"{source.size - walk.end} bytes",
                                 remedy="fetch the file again, or take the whole rows with --lenient")  # fmt: skip
             notes.append(f"the file is cut short: {len(table)} of {rows} rows exist and are read")
-        rest = source.read_at(walk.end, source.size - walk.end if source.size - walk.end < 4096 else 4096).strip(b"\r\n")
+        rest = source.read_at(walk.end, source.size - walk.end if source.size - walk.end < 4096 else 4096).strip(
+            b"\r\n"
+        )
         if rest and len(table) == rows:
             notes.append(f"{source.size - walk.end} bytes after the last row, from byte {walk.end} on, are ignored")
         strings = check_words(table, source, lossy=bool(own.get("lossy", False)))

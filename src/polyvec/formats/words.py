@@ -34,7 +34,11 @@ def unit_columns(collection: Collection) -> Collection:
         return rows
 
     norms = ReaderColumn("norms", (column.rows,), F32, lambda start, stop: row_norms(float_rows(column, start, stop)))
-    columns = {**collection.columns, collection.main: ReaderColumn(column.name, column.shape, F32, unit), "norms": norms}
+    columns = {
+        **collection.columns,
+        collection.main: ReaderColumn(column.name, column.shape, F32, unit),
+        "norms": norms,
+    }
     return _replaced(collection, columns)
 
 

@@ -130,7 +130,8 @@ def _column(name: str, source: Source, matrix: Matrix, start: int, stop: int) ->
     """Rows start to stop of the matrix as a column."""
     rows = stop - start
     codec: Codec = Raw(matrix.dtype)
-    width, others = matrix.dim * matrix.dtype.itemsize, ()
+    width = matrix.dim * matrix.dtype.itemsize
+    others: tuple[Part, ...] = ()
     if matrix.quantized:
         codec = _product(source, matrix)
         width = matrix.parts
@@ -163,8 +164,8 @@ def _plain(value: Any) -> Any:
 
 
 def _kept(source: Source, file: File, collection: Collection) -> Kept:
-    chunks, total = [], 0
-    known = 0
+    chunks: list[tuple[int, int, bytes]] = []
+    total = known = 0
     for chunk in file.chunks:
         if any(other.offset == chunk.offset for other in file.unknown):
             total += chunk.stop - chunk.start

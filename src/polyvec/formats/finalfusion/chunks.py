@@ -100,7 +100,9 @@ def read_file(source: Source, *, lossy: bool = False) -> File:
     """Walk the file. Raises a `FormatError` that names offset and field wherever it contradicts itself."""
     head = HEADER.read(source)
     if head["magic"] != MAGIC:
-        raise Corrupt("not a finalfusion file", offset=0, field="magic", expected=repr(MAGIC), found=repr(head["magic"]))
+        raise Corrupt(
+            "not a finalfusion file", offset=0, field="magic", expected=repr(MAGIC), found=repr(head["magic"])
+        )
     if head["version"] != 0:
         raise Unsupported("unknown finalfusion version", offset=4, field="version", expected=0, found=head["version"])
     count = head["n_chunks"]
@@ -115,12 +117,12 @@ def read_file(source: Source, *, lossy: bool = False) -> File:
     for number, expected in enumerate(ids):
         if expected == NORMS and number == count - 1 and cursor.left == 0:
             raise Truncated("the file ends before its norms", offset=cursor.offset, field="chunk")
-        _read_chunk(file, cursor, expected, lossy)
+        _read_chunk(file, source, cursor, expected, lossy)
     if file.words is None or file.matrix is None:
         missing = "vocabulary" if file.words is None else "matrix"
         raise Corrupt(f"the file has no {missing} chunk", offset=8, field="chunk_ids",
                       expected="a vocabulary, then a matrix", found=str(ids[:12]))  # fmt: skip
-    _read_unlisted_norms(file, cursor)
+    _read_unlisted_norms(file, source, cursor)
     if cursor.left:
         file.notes.append(f"{cursor.left} bytes after the last chunk, from byte {cursor.offset} on, are ignored")
         file.spans.append(Span(cursor.offset, cursor.left, "extra", "not part of the format"))
@@ -135,7 +137,7 @@ def _dialect(ids: list[int]) -> str:
     return "document" if marked else "reference"
 
 
-def _read_chunk(file: File, cursor: Cursor, expected: int, lossy: bool) -> None:
+def _read_chunk(file: File, source: Source, cursor: Cursor, expected: int, lossy: bool) -> None:
     offset = cursor.offset
     head = cursor.read(CHUNK)
     if head["id"] != expected:
@@ -154,13 +156,13 @@ def _read_chunk(file: File, cursor: Cursor, expected: int, lossy: bool) -> None:
         _read_metadata(file, cursor, length)
     elif kind in VOCABS:
         _order(file, file.words is None, offset, name)
-        stop = _read_words(file, cursor.source, kind, start, stop, lossy)
+        stop = _read_words(file, source, kind, start, stop, lossy)
     elif kind in (NDARRAY, QUANTIZED):
         _order(file, file.words is not None and file.matrix is None, offset, name)
-        file.matrix = _read_matrix(file, cursor.source, kind, start, stop)
+        file.matrix = _read_matrix(file, source, kind, start, stop)
     elif kind == NORMS:
         _order(file, file.matrix is not None and file.norms is None, offset, name)
-        _read_norms(file, cursor.source, start, stop)
+        _read_norms(file, source, start, stop)
     else:
         file.unknown.append(Chunk(expected, offset, start, stop, name))
         file.notes.append(f"chunk {expected} at byte {offset} ({length} bytes) is not known; it is kept, not read")
@@ -338,9 +340,13 @@ def _read_floret(file: File, source: Source, start: int, stop: int) -> int:
     hashes, seed = cursor.number("u4", "vocab.n_hashes"), cursor.number("u4", "vocab.seed")
     _check_ngrams(min_n, max_n, start)
     if not 1 <= hashes <= 4:
-        raise Corrupt("floret has 1 to 4 hashes", offset=start + 16, field="vocab.n_hashes", expected="1 to 4", found=hashes)
+        raise Corrupt(
+            "floret has 1 to 4 hashes", offset=start + 16, field="vocab.n_hashes", expected="1 to 4", found=hashes
+        )
     if not 1 <= buckets < 1 << 62:
-        raise Corrupt("floret needs buckets", offset=start + 8, field="vocab.buckets", expected="1 or more", found=buckets)
+        raise Corrupt(
+            "floret needs buckets", offset=start + 8, field="vocab.buckets", expected="1 or more", found=buckets
+        )
     brackets = [cursor.text(cursor.number("u4", f"vocab.{name}"), f"vocab.{name}") for name in ("bow", "eow")]
     if cursor.left:
         raise Corrupt("the vocabulary's length does not fit it", offset=start, field="chunk.len",
@@ -471,16 +477,16 @@ def _read_norms(file: File, source: Source, start: int, stop: int) -> None:
     file.spans += [Span(cursor.offset, pad, "norms.padding"), Span(file.norms, 4 * values["n"], "norms.data")]
 
 
-def _read_unlisted_norms(file: File, cursor: Cursor) -> None:
+def _read_unlisted_norms(file: File, source: Source, cursor: Cursor) -> None:
     """Old files carry norms that the header does not list."""
     if file.norms is not None or cursor.left < CHUNK.size:
         return
-    head = CHUNK.read(cursor.source, cursor.offset)
+    head = CHUNK.read(source, cursor.offset)
     if head["id"] != NORMS or head["len"] > cursor.left - CHUNK.size:
         return
     file.notes.append("the norms are not listed in the header, as in files of old writers")
     start = cursor.offset + CHUNK.size
-    _read_norms(file, cursor.source, start, start + head["len"])
+    _read_norms(file, source, start, start + head["len"])
     file.spans += CHUNK.spans(cursor.offset, head)
     cursor.offset = start + head["len"]
 
