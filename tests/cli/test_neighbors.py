@@ -77,3 +77,25 @@ def test_truth_then_recall(cli, folder):
 def test_bad_usage_is_one_line_and_exit_2(cli, arguments, says):
     code, _, err = cli(*arguments)
     assert code == 2 and says in err and len(err.strip().splitlines()) == 1
+
+
+def test_quality_reports_in_text_json_and_html(cli, folder):
+    code, out, _ = cli("quality", "vectors.fbin", "--suggest", "--recall", "0.5", "--k", "5", "--html", "r.html")
+    assert code == 0 and "Smallest encoding that holds recall@5 of 0.5" in out and "int8-row" in out
+    assert "<svg" in (folder / "r.html").read_text()
+    code, out, _ = cli("quality", "vectors.fbin", "-e", "float16", "--k", "5", "--json")
+    assert json.loads(out)["entries"][0]["name"] == "float16"
+
+
+@pytest.mark.parametrize("name", ["r.html", "r.json", "r.txt"])
+def test_convert_reports_what_was_lost(cli, folder, name):
+    code, _, err = cli("convert", "vectors.fbin", "o.f16bin", "-e", "float16", "--report", name, "--no-sidecar")
+    assert code == 0, err
+    assert "o.f16bin" in (folder / name).read_text()
+
+
+def test_stats_prints_and_writes(cli, folder):
+    code, out, _ = cli("stats", "vectors.fbin", "--html", "s.html")
+    assert code == 0 and ": normalised" in out and "intrinsic dimension" in out and (folder / "s.html").exists()
+    found = json.loads(cli("stats", "vectors.fbin", "--json")[1])
+    assert found["rows"] == 300 and len(found["dimensions"]["mean"]) == 16

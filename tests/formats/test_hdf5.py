@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
 import os
-import select
-import signal
 import sys
-import warnings
-from collections.abc import Callable, Iterable
-from itertools import chain, islice
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +15,14 @@ import pytest
 import polyvec as pv
 from polyvec.core.collection import Collection
 from polyvec.formats.hdf5 import FORMAT
-from polyvec.testing import FormatSuite, Sample, hostile, vectors
-from polyvec.testing.contents import consume
-from polyvec.testing.limits import Clock
+from polyvec.testing import Sample, hostile, vectors
+from polyvec.testing.apart import ApartSuite, in_child
 
 h5py = pytest.importorskip("h5py")
 
-EVERY = 17  # of the hostile files this share is tried: each costs a few milliseconds in the library
-PATIENCE = 10.0  # seconds until a file in the library's hands counts as hanging
-
-
-class TestHdf5(FormatSuite):
+class TestHdf5(ApartSuite):
     format = FORMAT
+    library = "HDF5"
 
     def samples(self) -> Iterable[Sample]:
         metadata = {"distance": "angular", "dimension": 5, "nested": {"a": [1, None, "ü"]}, "on": True, "x": 0.5}
@@ -43,69 +34,12 @@ class TestHdf5(FormatSuite):
         words = Collection.from_arrays({"b/c": vectors(3, 4), "a": vectors(3, 2, np.int64)}, vocab=["x", "y", "z"])
         yield Sample("a main column that no rule finds, and words", words)
 
-    def _examine_all(self, sample: Sample, export: dict[str, bytes], files: Callable[..., Iterable[Any]], *,
-                     lenient: tuple[bool, ...] = (False,), must_tell: Any = None) -> None:  # fmt: skip
-        """Damaged files go to a child process: the library may crash on them. Crashes are listed, not failed."""
-        (name, data), variant = next(iter(export.items())), self._variant(sample, export)
-        bad = [(what, changed) for what, changed, *_ in islice(files(data), 0, None, EVERY)]
-        consume(self._open(sample, data, export))
-        at, crashes = 0, []
-        while at < len(bad):
-            at, complaint = _in_child(bad, at, lambda what, changed: self._examine(
-                what, changed, sample, variant, {name: changed}, lenient[-1], _NO_CLOCK))  # fmt: skip
-            if at < len(bad):
-                assert complaint is None, complaint
-                crashes.append(bad[at][0])
-                at += 1
-        assert len(crashes) < len(bad) // 10 + 2, "nearly every damaged file ends the process"
-        for what in crashes:
-            warnings.warn(f"the HDF5 library crashed or hung on: {what}", stacklevel=1)
 
-
-class _NoClock(Clock):
-    def __init__(self) -> None:
-        self._armed = False
-
-
-_NO_CLOCK = _NoClock()
-
-
-def _in_child(bad: list[tuple[str, bytes]], start: int, examine: Callable[[str, bytes], Any]) -> tuple[int, str | None]:
-    """Examine files from ``start`` on in a fork; where it stopped, and what it complained of (None: it died)."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        with contextlib.suppress(BaseException):
-            os.close(reading)
-            faulthandler.disable()
-            for what, changed in bad[start:]:
-                try:
-                    examine(what, changed)
-                except AssertionError as error:
-                    os.write(writing, b"!" + str(error).encode()[:900])
-                    os._exit(1)
-                os.write(writing, b".")
-        os._exit(0)
-    os.close(writing)
-    done, complaint = start, None
-    while select.select([reading], [], [], PATIENCE)[0]:
-        piece = os.read(reading, 1000)
-        if not piece:
-            break
-        good, mark, words = piece.partition(b"!")
-        done += len(good)
-        complaint = words.decode() if mark else None
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    os.close(reading)
-    return done, complaint
-
-
-def test_damage_is_really_tried(tmp_path: Path) -> None:
+def test_damage_is_really_tried_and_a_crash_survived(tmp_path: Path) -> None:
     pv.write(tmp_path / "a.h5", vectors(6, 5))
     data = (tmp_path / "a.h5").read_bytes()
-    assert len(list(islice(chain(hostile.bit_flips(data)), 0, None, EVERY))) > 100
-    done, complaint = _in_child([("x", b""), ("y", b"")], 0, lambda what, _: os.abort() if what == "y" else None)
+    assert len(list(islice(hostile.bit_flips(data), 0, None, TestHdf5.every))) > 100
+    done, complaint = in_child([("x", b""), ("y", b"")], 0, lambda what, _: os.abort() if what == "y" else None)
     assert (done, complaint) == (1, None)
 
 

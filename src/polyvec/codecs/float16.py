@@ -41,7 +41,7 @@ class Float16(Codec):
 def _within_half(rows: Array) -> bool:
     """Whether surely no value overflows: one fast pass, where comparing every value costs several slow ones."""
     low, high, _ = kernels.f32_min_max(rows)
-    return -65520.0 < low and high < 65520.0  # from 65520 on the nearest half is infinity; false where there is a NaN
+    return low > -65520.0 and high < 65520.0  # from 65520 on the nearest half is infinity; false where there is a NaN
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,12 +88,18 @@ class Plan:
         at = HEAD.size
         for plane, width in enumerate(bits):
             if not 1 <= width <= 8:
-                raise Corrupt("a byte plane has a bad code width", field=f"bits[{plane}]", expected="1 to 8", found=width)
+                raise Corrupt(
+                    "a byte plane has a bad code width", field=f"bits[{plane}]", expected="1 to 8", found=width
+                )
             count = int.from_bytes(payload[at : at + 2].tobytes(), "little") if at + 2 <= payload.size else -1
             end = at + 2 + count + packed_size(values, width)
             if count < 0 or count > 1 << width or end > payload.size:
-                raise Corrupt("a byte plane does not fit its payload", field=f"dict_size[{plane}]",
-                              expected=f"at most {1 << width} entries, and {payload.size} bytes in all", found=count)  # fmt: skip
+                raise Corrupt(
+                    "a byte plane does not fit its payload",
+                    field=f"dict_size[{plane}]",
+                    expected=f"at most {1 << width} entries, and {payload.size} bytes in all",
+                    found=count,
+                )
             dictionaries.append(payload[at + 2 : at + 2 + count].tobytes())
             at = end
         if at != payload.size:

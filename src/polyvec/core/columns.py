@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polyvec.core.blocks import Array, Block, Codec, Extent, Raw, rows_per_block
+from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32
@@ -267,7 +267,8 @@ class FileColumn(Column):
         if len(self._extents) != 1 or self._extents[0].codec.name != "raw" or self._extents[0].stride:
             return None
         extent = self._extents[0]
-        return self.source.view(extent.offset, extent.size, private=private).view(extent.codec.dtype).reshape(self.shape)
+        data = self.source.view(extent.offset, extent.size, private=private)
+        return data.view(extent.codec.dtype).reshape(self.shape)
 
 
 class _Scratch:

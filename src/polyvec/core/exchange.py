@@ -151,13 +151,15 @@ def batch_rows(collection: Collection, plan: TablePlan) -> int:
     return max(1, min(1 << 16, BATCH_BYTES // max(1, width)))
 
 
-def record_batches(collection: Collection, plan: TablePlan, schema: Any = None, rows: int | None = None) -> Iterator[Any]:
-    """The collection as Arrow record batches of equal size, read as they are asked for."""
+def record_batches(
+    collection: Collection, plan: TablePlan, schema: Any, *, first: int = 0, last: int | None = None
+) -> Iterator[Any]:
+    """Rows ``first`` to ``last`` as Arrow record batches of equal size, read as they are asked for."""
     pa = arrow()
-    schema = schema_of(collection, plan) if schema is None else schema
-    rows = rows or batch_rows(collection, plan)
-    for start in range(0, collection.rows, rows):
-        stop = min(start + rows, collection.rows)
+    rows = batch_rows(collection, plan)
+    last = collection.rows if last is None else min(last, collection.rows)
+    for start in range(first, last, rows):
+        stop = min(start + rows, last)
         arrays = []
         if plan.ids is not None:
             ids = collection.ids

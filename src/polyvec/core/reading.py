@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from polyvec.core.blocks import Array, Block, Extent
-from polyvec.core.columns import _crc_error, read_extent
+from polyvec.core.columns import _crc_error, _Scratch, read_extent
 from polyvec.core.errors import FormatError
 from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32, crc32_combine
@@ -45,9 +45,10 @@ def load_extents(
     """
     sliceable: list[Extent] = []
     failures: list[Failure] = []
+    scratch = _Scratch()
     for extent in extents:
         if extent.codec.row_bytes(row_shape) is None:
-            failures += _load_whole(source, extent, row_shape, out, start, check)
+            failures += _load_whole(source, extent, row_shape, out, start, check, scratch)
         else:
             sliceable.append(extent)
     width = out.dtype.itemsize * prod(row_shape)
@@ -65,12 +66,12 @@ def load_extents(
 
 
 def _load_whole(source: Source, extent: Extent, row_shape: tuple[int, ...], out: Array, start: int,
-                check: bool) -> list[Failure]:  # fmt: skip
+                check: bool, scratch: _Scratch) -> list[Failure]:  # fmt: skip
     low, high = max(start, extent.start), min(start + len(out), extent.start + extent.rows)
     if low >= high:
         return []
     try:
-        block = read_extent(source, extent, row_shape, check=check)
+        block = read_extent(source, extent, row_shape, scratch, check=check)
         if high - low == extent.rows and out.flags.c_contiguous:
             block.decode(out[low - start : high - start])
         else:

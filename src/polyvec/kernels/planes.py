@@ -72,7 +72,9 @@ def planes_unpack(payload: Array, starts: Sequence[int], bits: Sequence[int], di
         for plane, entries in enumerate(dictionaries):
             tables[plane, : len(entries)] = np.frombuffer(entries, np.uint8)
         sizes = np.array([len(entries) for entries in dictionaries], np.uint16)
-        return bool(module.planes_unpack(payload, *starts, bytes(bits), tables, sizes, flat, resolve_threads(num_threads)))
+        return bool(
+            module.planes_unpack(payload, *starts, bytes(bits), tables, sizes, flat, resolve_threads(num_threads))
+        )
     good = True
     for start in range(0, flat.size, SLICE):
         piece = flat[start : start + SLICE]

@@ -14,24 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.errors import Corrupt
+from polyvec.formats.weights.sections import REQUIRED_KEYS
 
 WORDS = "embeddings.word_embeddings.weight"
 POSITIONS = "embeddings.position_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
 
-REQUIRED_KEYS = (
-    "model_name",
-    "model_version",
-    "embedding_dim",
-    "vocab_size",
-    "num_layers",
-    "num_attention_heads",
-    "hidden_size",
-    "intermediate_size",
-    "max_position_emb",
-    "created_at",
-)
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 POOLINGS = ("mean", "cls", "max")
 
@@ -228,20 +217,26 @@ def load_parameters(
     parameters: dict[str, npt.NDArray[np.float32]] = {}
     for name, _ in architecture.required_tensors():
         parameter = decode_tensor(name, tensors, path=path)
-        # One pass at memory speed: a sum is NaN or infinite when any weight is, and overflow is as damning.
+        # One pass at memory speed: a sum is finite only where every weight is.
         with np.errstate(over="ignore", invalid="ignore"):
             total = float(np.add.reduce(parameter, axis=None))
         if not np.isfinite(total):
-            bad = int(np.flatnonzero(~np.isfinite(parameter.reshape(-1)))[0]) if total != total or True else 0
-            raise Corrupt(
-                f"tensor {name!r} holds {parameter.reshape(-1)[bad]} at element {bad}",
-                path=path,
-                field=name,
-                expected="finite weights",
-                found=str(parameter.reshape(-1)[bad]),
-            )
+            _refuse_bad_values(name, parameter, path)
         parameters[name] = parameter
     return parameters
+
+
+def _refuse_bad_values(name: str, parameter: npt.NDArray[np.float32], path: str | None) -> None:
+    flat = parameter.reshape(-1)
+    bad = np.flatnonzero(~np.isfinite(flat))
+    if len(bad):
+        raise Corrupt(
+            f"tensor {name!r} holds {flat[bad[0]]} at element {int(bad[0])}",
+            path=path,
+            field=name,
+            expected="finite weights",
+            found=str(flat[bad[0]]),
+        )
 
 
 def decode_tensor(
@@ -274,4 +269,10 @@ def decode_tensor(
         return np.multiply(tensor, factors, dtype=np.float32)
     if tensor.dtype.kind == "f" or tensor.dtype.name == "bfloat16":
         return tensor.astype(np.float32)
-    raise InputError(f"tensor {name!r} is {tensor.dtype}, and weights must be float32, float16, bfloat16 or int8")
+    raise Corrupt(
+        f"tensor {name!r} is {tensor.dtype.name}, and weights are float32, float16, bfloat16 or int8",
+        path=path,
+        field=name,
+        expected="floats",
+        found=tensor.dtype.name,
+    )

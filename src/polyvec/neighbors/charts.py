@@ -28,15 +28,20 @@ def points(
     place_x, ticks_x = _axis(min(xs), max(xs), LEFT + 20, WIDTH - RIGHT - 60, log_x)
     place_y, ticks_y = _axis(bottom, top, HEIGHT - BOTTOM, TOP, False)
     body = []
-    for i, (name, at, value) in enumerate(marks):
-        px, py = place_x(at), place_y(value)
+    labels: list[tuple[float, float]] = []
+    for i, (name, x_value, value) in enumerate(marks):
+        px, py = place_x(x_value), place_y(value)
         colour = COLOURS[i % len(COLOURS)]
         body.append(
             f'<circle cx="{px:.1f}" cy="{py:.1f}" r="5" fill="{colour}">'
             f"<title>{escape(name)}: {value:.4g}</title></circle>"
         )
-        above = py - 9 if i % 2 == 0 else py + 17
-        body.append(f'<text x="{px:.1f}" y="{above:.1f}" text-anchor="middle" class="mark">{escape(name)}</text>')
+        at = py - 9
+        while any(abs(at - b) < 11 and abs(px - a) < 62 for a, b in labels):
+            at += 11 if at > py or py < TOP + 60 else -11
+            at = py + 17 if py - 10 < at < py + 16 else at
+        labels.append((px, at))
+        body.append(f'<text x="{px:.1f}" y="{at:.1f}" text-anchor="middle" class="mark">{escape(name)}</text>')
     return _frame(title, x, y, place_x, ticks_x, place_y, ticks_y, body)
 
 
@@ -45,6 +50,7 @@ def bars(
     colour: str = COLOURS[0],
 ) -> str:  # fmt: skip
     """A histogram; `edges` has one entry more than `counts`."""
+    counts = [c if isfinite(c) else 0 for c in counts]
     pairs = [
         (a, b, c) for a, b, c in zip(edges, edges[1:], counts) if isfinite(a) and isfinite(b) and (a > 0 or not log_x)
     ]
@@ -76,6 +82,7 @@ def lines(
     log_x: bool = False,
 ) -> str:
     """Several histograms over the same edges, as outlines with a legend."""
+    series = [(name, [v if isfinite(v) else 0 for v in values]) for name, values in series]
     spans = [
         (i, a, b) for i, (a, b) in enumerate(pairwise(edges)) if isfinite(a) and isfinite(b) and (a > 0 or not log_x)
     ]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from polyvec.neighbors import charts
 from polyvec.neighbors.quality import ERROR_BINS, Entry, Quality
+
+if TYPE_CHECKING:
+    from polyvec.verbs.stats import Stats
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1f2933;--soft:#5b6672;--line:#d9dee4;--paper:#fff;--band:#f5f7f9}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--soft:#9aa5b1;--line:#39424d;--paper:#14181d;--band:#1c2229}}
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
-body{max-width:70rem;margin:2rem auto;padding:0 1rem}
+body{max-width:82rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.5rem;margin:0 0 .3rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}p{color:var(--soft);margin:.2rem 0}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{padding:.35rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
+th,td{padding:.3rem .5rem;font-size:.88rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child,td:first-child{text-align:left}thead th{background:var(--band);font-weight:600}
 tr.best td{background:var(--band);font-weight:600}.wide{overflow-x:auto}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:1.5rem}
@@ -106,3 +110,56 @@ def quality_page(report: Quality) -> str:
     body = [html_table(headings, rows, best=best), "<h2>Plots</h2>", f'<div class="plots">{"".join(plots)}</div>']
     notes = "".join(f"<p><b>{escape(e.name)}</b>: {escape(e.title)}</p>" for e in report.entries)
     return page(f"Quality of {report.source}", quality_lead(report), [*body, "<h2>Encodings</h2>", notes])
+
+
+def stats_lines(found: Stats) -> list[tuple[str, str]]:
+    """The figures in words, for text and HTML alike."""
+    out: list[tuple[str, str]] = []
+    if found.norms is not None:
+        n = found.norms
+        told = "normalised" if n.normalised else "not normalised"
+        out.append(("norms", f"{n.minimum:.6g} to {n.maximum:.6g}, mean {n.mean:.6g}, std {n.std:.3g}: {told}"))
+    odd = (("zero", found.zero_rows), ("NaN", found.nan_rows), ("infinite", found.infinite_rows))
+    out.append(("odd rows", ", ".join(f"{count:,} {name}" for name, count in odd)))
+    if found.duplicates is None:
+        out.append(("duplicates", "not counted: too many rows"))
+    else:
+        pairs = ", ".join(f"{b} = {a}" for a, b in found.duplicate_examples)
+        out.append(
+            ("duplicates", f"{found.duplicates:,} rows equal an earlier one" + (f" (row {pairs})" if pairs else ""))
+        )
+    if found.dimensions is not None:
+        constant = found.dimensions.constant
+        names = ", ".join(map(str, constant[:8])) + (" …" if len(constant) > 8 else "")
+        out.append(("constant dimensions", f"{len(constant)}" + (f" ({names})" if constant else "")))
+    if found.shape is not None:
+        s = found.shape
+        out.append(("near-duplicates", f"{s.near_duplicates:.2%} of the sampled rows"))
+        if s.nearest_cosine is not None:
+            out.append(("nearest neighbour", f"median cosine {s.nearest_cosine:.4f}"))
+        out.append(("mean cosine", f"{s.mean_cosine:.4f} between two rows"))
+        out.append(("isotropy", f"{s.isotropy:.4f} (1 is isotropic)"))
+        out.append(("effective rank", f"{s.effective_rank:.1f} of {found.dim}; first axis holds {s.top_variance:.1%}"))
+        dimension = (
+            "not enough distinct neighbours" if s.intrinsic_dimension is None else f"{s.intrinsic_dimension:.1f}"
+        )
+        out.append(("intrinsic dimension", dimension))
+    return out
+
+
+def stats_page(found: Stats) -> str:
+    """The look at the data as one HTML file."""
+    body = [html_table(("", ""), [list(line) for line in stats_lines(found)])]
+    plots = []
+    if found.norms is not None:
+        plots.append(charts.bars("length of a row", found.norms.edges, found.norms.counts, x="norm"))
+    if found.dimensions is not None:
+        d = found.dimensions
+        edges = [float(i) for i in range(found.dim + 1)]
+        plots.append(charts.bars("spread by dimension", edges, d.std, x="dimension", y="std", colour=charts.COLOURS[2]))
+        series = [("max", d.maximum), ("mean", d.mean), ("min", d.minimum)]
+        low = min(d.minimum)
+        shifted = [(name, [v - low for v in values]) for name, values in series]
+        plots.append(charts.lines(f"range by dimension (above {low:.4g})", edges, shifted, x="dimension", y="value"))
+    body += ["<h2>Plots</h2>", f'<div class="plots">{"".join(plots)}</div>']
+    return page(f"Statistics of {found.source}", [f"{found.rows:,} rows x {found.dim} {found.dtype}."], body)

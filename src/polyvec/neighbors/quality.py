@@ -214,7 +214,9 @@ def _measure(
     entries = tuple(tally.entry(true_ids, true_keys, ks, raw) for tally in tables)
     lengths = np.concatenate(norms)
     low, high = float(lengths.min()), float(lengths.max())
-    edges = np.linspace(low, high if high > low else low + 1e-6, 41)
+    if high - low < 1e-4 * max(high, 1e-30):  # all but equal: one bar, not the noise
+        low, high = low - 0.05 * low - 1e-9, high + 0.05 * high + 1e-9
+    edges = np.linspace(low, high, 42)
     counts, _ = np.histogram(lengths, edges)
     suggestion, target = None, None
     if suggest is not None:

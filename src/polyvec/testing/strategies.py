@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyvec.core.collection import Collection
-from polyvec.core.errors import MissingExtra
 from polyvec.core.format import Holds
 
 if TYPE_CHECKING:
@@ -17,10 +16,8 @@ DTYPES = ("<f2", "<f4", "<f8", "|i1", "|u1", "<i4", "<u4")
 
 
 def _hypothesis() -> Any:
-    try:
-        from hypothesis import strategies
-    except ImportError:
-        raise MissingExtra("hypothesis", extra="test", purpose="polyvec.testing.strategies") from None
+    from hypothesis import strategies
+
     return strategies
 
 

@@ -82,6 +82,7 @@ def _fit(column: Column, rows: NDArray[np.int64] | None, count: int) -> tuple[Fl
         axes = np.linalg.qr(sample.T @ (sample @ axes))[0]
     small = np.linalg.svd(sample @ axes, full_matrices=False)
     axes = axes @ small[2].T
+    width = axes.shape[1]  # fewer than asked for where there are fewer rows
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(width)])
     axes = np.pad(axes * np.where(signs == 0, 1, signs), ((0, 0), (0, max(0, 2 - width)))).astype(np.float32)
     total = float((sample.astype(np.float64) ** 2).sum())

@@ -45,7 +45,17 @@ from polyvec.kernels.checksum import crc32
 
 MAX_SECTIONS = 4096  # beyond, records are no sections any more: they go beside the file, one line a row
 KNOWN_KEYS = frozenset(
-    {"num_vectors", "dimension", "compression", "chunks", "sections", "columns", "format_type", "mmap_optimized", "metadata"}
+    {
+        "num_vectors",
+        "dimension",
+        "compression",
+        "chunks",
+        "sections",
+        "columns",
+        "format_type",
+        "mmap_optimized",
+        "metadata",
+    }
 )
 LAYOUTS = ("document", "versioned")
 SHOWN_CHUNKS = 1000
@@ -75,7 +85,9 @@ class CvcColumn(FileColumn):
             out = np.empty(shape, self.dtype)
         elif out.shape != shape or out.dtype != self.dtype:
             raise ValueError(f"out must be {shape} {self.dtype}, not {out.shape} {out.dtype}")
-        for failure in load_extents(self.source, self.extents(start, stop), self.row_shape, out, start=start, check=self.check):
+        for failure in load_extents(
+            self.source, self.extents(start, stop), self.row_shape, out, start=start, check=self.check
+        ):
             raise failure.error
         return out
 
@@ -83,7 +95,12 @@ class CvcColumn(FileColumn):
         """Check the chunks of some rows whose columns have no checksums of their own: before their bytes are copied."""
         for chunk in self.header.chunks:
             own = chunk.pieces[self.name]
-            if own.crc is None and chunk.start < stop and start < chunk.start + chunk.rows and chunk.index not in self._checked:
+            if (
+                own.crc is None
+                and chunk.start < stop
+                and start < chunk.start + chunk.rows
+                and chunk.index not in self._checked
+            ):
                 check_chunk(self.source, chunk)
                 self._checked.add(chunk.index)
 
@@ -128,7 +145,9 @@ class Cvc(Format):
         chunks = encoding.partition(collection.columns, targets, options.chunk_rows, collection.format == self.name)
         if collection.records is not None and self.holding(collection).records:
             runs = [run for run in collection.records.runs() if run[2]]
-            if isinstance(collection.records, ChunkRecords) and set(chunk_starts(runs)) <= {chunk.start for chunk in chunks}:
+            if isinstance(collection.records, ChunkRecords) and set(chunk_starts(runs)) <= {
+                chunk.start for chunk in chunks
+            }:
                 metadata, runs = [dict(collection.records[chunk.start]) for chunk in chunks], []
         write_file(collection, sink, targets, chunks, sections=runs, chunk_metadata=metadata, options=options)
 
@@ -167,7 +186,9 @@ class Cvc(Format):
                       for span in header.chunk_words.spans(chunk.offset, values)]  # fmt: skip
             for name, piece in sorted(chunk.pieces.items(), key=lambda pair: pair[1].offset):
                 kind = encoding.compression_of(piece.codec, True)
-                spans.append(Span(piece.offset, piece.size, f"chunks[{chunk.index}].{name}", f"{chunk.rows} rows, {kind}"))
+                spans.append(
+                    Span(piece.offset, piece.size, f"chunks[{chunk.index}].{name}", f"{chunk.rows} rows, {kind}")
+                )
             at = chunk.payload + chunk.size
         if len(header.chunks) > SHOWN_CHUNKS:
             left = len(header.chunks) - SHOWN_CHUNKS
@@ -224,7 +245,9 @@ def choose_targets(collection: Collection, options: WriteOptions) -> list[Target
     targets = []
     for name, column in columns.items():
         want = asked if column.dtype.kind in "fV" else None  # whole numbers are never rounded
-        found = encoding.choose(column, want, columnar=True, own=own, allow_overflow=bool(options.own.get("allow_overflow")))
+        found = encoding.choose(
+            column, want, columnar=True, own=own, allow_overflow=bool(options.own.get("allow_overflow"))
+        )
         targets.append(replace(found, spec=replace(found.spec, name=name)))
     return targets
 
@@ -239,12 +262,14 @@ def is_columnar(targets: Sequence[Target]) -> bool:
 def write_file(
     collection: Collection, sink: Sink, targets: Sequence[Target], chunks: Sequence[range], *,
     sections: Sequence[tuple[int, int, Mapping[str, Any]]] = (), chunk_metadata: Sequence[Json] | None = None,
-    options: WriteOptions,
+    options: WriteOptions, columnar: bool | None = None,
 ) -> None:  # fmt: skip
-    """Write a collection in the chunks given."""
-    columnar = is_columnar(targets) or (collection.format == "cvc" and collection.main != "vectors")
+    """Write a collection in the chunks given; ``columnar`` None takes that form only where it is needed."""
+    columnar = columnar or is_columnar(targets) or (collection.format == "cvc" and collection.main != "vectors")
     mapped = bool(options.own.get("mmap_optimized", False))
-    layout = options.own.get("layout") or ("versioned" if columnar or mapped or sections or chunk_metadata else "document")
+    layout = options.own.get("layout") or (
+        "versioned" if columnar or mapped or sections or chunk_metadata else "document"
+    )
     if layout not in LAYOUTS:
         raise InputError(f"unknown layout {layout!r}; there are {', '.join(LAYOUTS)}")
     found = Sections(sections)
@@ -276,8 +301,16 @@ def file_header(targets: Sequence[Target], *, columnar: bool, mapped: bool) -> J
     return header | ({"mmap_optimized": True} if mapped else {})
 
 
-def write_chunk(writer: ChunkWriter, entry: Json, columns: Mapping[str, Column], rows: range, targets: Sequence[Target], *,
-                columnar: bool, progress: Any = None) -> None:  # fmt: skip
+def write_chunk(
+    writer: ChunkWriter,
+    entry: Json,
+    columns: Mapping[str, Column],
+    rows: range,
+    targets: Sequence[Target],
+    *,
+    columnar: bool,
+    progress: Any = None,
+) -> None:
     """Write one chunk: every target's rows, and what the entry then says of them."""
     writer.begin(entry)
     for target in targets:
@@ -308,7 +341,9 @@ def _widest(targets: Sequence[Target], columnar: bool) -> Json:
 
 def check_chunk(source: Source, chunk: Chunk) -> None:
     """`Corrupt` unless a chunk's payload, and each column in it, is what was summed."""
-    whole = Extent(chunk.start, chunk.rows, chunk.payload, chunk.size, next(iter(chunk.pieces.values())).codec, chunk.crc)
+    whole = Extent(
+        chunk.start, chunk.rows, chunk.payload, chunk.size, next(iter(chunk.pieces.values())).codec, chunk.crc
+    )
     parts = [whole] if chunk.crc is not None else []
     parts += [piece for piece in chunk.pieces.values() if piece.crc is not None and piece.size != chunk.size]
     for part in parts:
@@ -320,9 +355,13 @@ def check_chunk(source: Source, chunk: Chunk) -> None:
         if found != part.crc:
             raise Corrupt(
                 f"rows {chunk.start} to {chunk.start + chunk.rows - 1} (chunk {chunk.index}) fail their checksum",
-                path=source.label, offset=part.offset, field="crc32", expected=f"{part.crc:#010x}", found=f"{found:#010x}",
+                path=source.label,
+                offset=part.offset,
+                field="crc32",
+                expected=f"{part.crc:#010x}",
+                found=f"{found:#010x}",
                 remedy="restore the file from its source",
-            )  # fmt: skip
+            )
 
 
 def check_sections(header: Header) -> Iterator[Finding]:
@@ -333,8 +372,12 @@ def check_sections(header: Header) -> Iterator[Finding]:
     for chunk in header.chunks:
         stated = chunk.entry.get("sections")
         if stated is not None and stated != expected.inside(range(chunk.start, chunk.start + chunk.rows)):
-            yield Finding("warning", f"chunk {chunk.index} tells other sections than the header", offset=header.json_offset,
-                          field=f"chunks[{chunk.index}].sections")  # fmt: skip
+            yield Finding(
+                "warning",
+                f"chunk {chunk.index} tells other sections than the header",
+                offset=header.json_offset,
+                field=f"chunks[{chunk.index}].sections",
+            )
 
 
 FORMAT = Cvc()

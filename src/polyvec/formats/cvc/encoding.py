@@ -5,18 +5,21 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from polyvec.codecs import AffineUint8, BFloat16, BytePlanes, Float16, Raw, SymmetricInt8, shortcut
+from polyvec.codecs import AffineUint8, BFloat16, BytePlanes, Float16, Raw, SymmetricInt8
 from polyvec.codecs import shifted_symmetric as shifted
-from polyvec.codecs.planes import MAX_VALUES, Plan
-from polyvec.core.blocks import Array, Codec, Extent, cast, rows_per_block
+from polyvec.codecs.affine import refuse_non_finite
+from polyvec.codecs.planes import MAX_VALUES
+from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Codec, Extent, rows_per_block
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, same_codes
 from polyvec.core.errors import InputError
 from polyvec.formats.cvc.header import COMPRESSIONS, DTYPES, ColumnSpec, Json
+from polyvec.formats.cvc.payloads import as_float32, encode_block, write_planes, write_stretches
 from polyvec.formats.cvc.writer import MAX_CHUNK_BYTES, WIDE_COUNT, WIDE_NUMBER, ChunkWriter
 
 ENCODINGS = {"raw": "none", "float16": "fp16", "int8": "int8", "lossless": "lossless", "bfloat16": "bfloat16"}
@@ -42,7 +45,9 @@ def check_compression(name: str) -> str:
     return name
 
 
-def choose(column: Column, asked: str | None, *, columnar: bool, own: bool = False, allow_overflow: bool = False) -> Target:
+def choose(
+    column: Column, asked: str | None, *, columnar: bool, own: bool = False, allow_overflow: bool = False
+) -> Target:
     """The target of a column: the compression asked for, else what keeps every value and, where it can, every byte.
 
     ``own`` says that the column comes from a CVC file, whose raw pieces stay raw.
@@ -63,7 +68,9 @@ def choose(column: Column, asked: str | None, *, columnar: bool, own: bool = Fal
     if column.dtype == np.dtype(ml_dtypes.bfloat16):
         dtype = np.dtype("<f4")
     if dtype.name not in DTYPES:
-        raise InputError(f"column {column.name!r} holds {column.dtype}, which CVC does not; there are {', '.join(DTYPES)}")
+        raise InputError(
+            f"column {column.name!r} holds {column.dtype}, which CVC does not; there are {', '.join(DTYPES)}"
+        )
     spec = ColumnSpec(column.name, column.row_shape, dtype, compression)
     return Target(spec, None if keep else compression, allow_overflow)
 
@@ -96,7 +103,9 @@ def compression_of(codec: Codec, raw: bool) -> str | None:
     return None
 
 
-def partition(columns: Mapping[str, Column], targets: Sequence[Target], chunk_rows: int | None, own: bool) -> list[range]:
+def partition(
+    columns: Mapping[str, Column], targets: Sequence[Target], chunk_rows: int | None, own: bool
+) -> list[range]:
     """The rows of each chunk: as asked, as the source (a CVC file of its own) has them, or 100,000.
 
     Never more than a chunk may hold; pieces that keep their bytes are never joined.
@@ -110,7 +119,7 @@ def partition(columns: Mapping[str, Column], targets: Sequence[Target], chunk_ro
     usual = default_rows(targets) if encoded_whole or not own else most_rows(targets)
     step = min(chunk_rows or usual, most_rows(targets))
     edges = sorted(cuts)
-    return [range(at, min(at + step, high)) for low, high in zip(edges, edges[1:]) for at in range(low, high, step)]
+    return [range(at, min(at + step, high)) for low, high in pairwise(edges) for at in range(low, high, step)]
 
 
 def row_bytes(target: Target) -> int:
@@ -152,35 +161,40 @@ def write_piece(writer: ChunkWriter, place: Json, column: Column, rows: range, t
                 progress: Callable[[int], None] | None = None) -> None:  # fmt: skip
     """Write rows of a column as the current part of a chunk; ``place`` gets its compression and parameters."""
     extents = list(column.extents(rows.start, rows.stop))
-    codec, compression = _codec(column, extents, rows, target)
+    first = writer.rows - len(rows)  # errors name rows of the file
+    codec, compression = _codec(column, extents, rows, target, first)
     place["compression"] = compression
     if isinstance(codec, AffineUint8):
         place["min"], place["scale"] = codec.minimum, codec.scale
-    whole = extents[0] if len(extents) == 1 and extents[0].rows == len(rows) and extents[0].start == rows.start else None
-    if isinstance(column, FileColumn) and whole is not None and whole.stride is None and not whole.others:
-        if same_codes(whole.codec, codec, column.row_shape):
-            writer.copy(column.source, whole.offset, whole.size, whole.crc)
-            if progress:
-                progress(len(rows))
-            return
+    whole = (
+        extents[0] if len(extents) == 1 and extents[0].rows == len(rows) and extents[0].start == rows.start else None
+    )
+    if isinstance(column, FileColumn) and whole is not None and _lies_as(whole, codec, column):
+        writer.copy(column.source, whole.offset, whole.size, whole.crc)
+        if progress:
+            progress(len(rows))
+        return
     if isinstance(codec, BytePlanes):
-        _write_planes(writer, _array(column, rows), progress)
+        write_planes(writer, _array(column, rows), progress)
+        return
+    if isinstance(column, (ArrayColumn, FileColumn)) and len(rows) * _decoded_row(column) > PIECE_BYTES:
+        write_stretches(writer, column, rows, codec, first, progress)
         return
     step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
     for block in column.blocks(step, start=rows.start, stop=rows.stop, reuse=True):
-        quick = shortcut(block, codec)
-        if quick is not None:
-            codes = quick.parts["codes"]
-            # A view of the caller's array stays as it is; a shared buffer is filled again before this is written.
-            writer.write(np.ascontiguousarray(codes) if isinstance(column, ArrayColumn) else codes.copy())
-        else:
-            values = block.decode()
-            writer.write(codec.encode(values if isinstance(codec, Raw) else as_float32(values))["codes"])
+        codes = encode_block(block, codec, first + block.start - rows.start)
+        # The caller's array stays as it is; a shared buffer is filled again before this is written.
+        writer.write(codes if isinstance(column, ArrayColumn) else codes.copy())
         if progress:
             progress(block.rows)
 
 
-def _codec(column: Column, extents: list[Extent], rows: range, target: Target) -> tuple[Codec, str]:
+def _lies_as(extent: Extent, codec: Codec, column: Column) -> bool:
+    """Whether the bytes of an extent are those that the codec would store."""
+    return extent.stride is None and not extent.others and same_codes(extent.codec, codec, column.row_shape)
+
+
+def _codec(column: Column, extents: list[Extent], rows: range, target: Target, first: int) -> tuple[Codec, str]:
     """The codec of one piece: that of its bytes where they can stay, else the target's, fitted to the rows."""
     sources = {extent.codec for extent in extents} or ({column.codec} if column.codec else set())
     own = sources.pop() if len(sources) == 1 else None
@@ -192,8 +206,7 @@ def _codec(column: Column, extents: list[Extent], rows: range, target: Target) -
             return shifted(), compression
         if target.compression is None:
             return BytePlanes(column.row_shape), "lossless"  # fitting anew would lose what nobody asked to lose
-        step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
-        return AffineUint8.fit(_decoded(column, rows, step)), compression
+        return _fit(column, rows, first), compression
     if compression == "fp16":
         return Float16(target.allow_overflow), compression
     if compression == "lossless":
@@ -209,14 +222,26 @@ def _shiftable(column: Column, rows: range) -> bool:
     )
 
 
+def _fit(column: Column, rows: range, first: int) -> AffineUint8:
+    step = rows_per_block(
+        column.dtype, column.row_shape, MAX_BLOCK_BYTES if isinstance(column, ArrayColumn) else PIECE_BYTES
+    )
+    try:
+        return AffineUint8.fit(_decoded(column, rows, step))
+    except InputError:
+        for piece in _decoded(column, rows, step):
+            refuse_non_finite(piece, first)
+            first += len(piece)
+        raise
+
+
+def _decoded_row(column: Column) -> int:
+    return int(np.prod(column.row_shape, dtype=np.int64)) * column.dtype.itemsize
+
+
 def _decoded(column: Column, rows: range, step: int) -> Iterator[Array]:
     for block in column.blocks(step, start=rows.start, stop=rows.stop, reuse=True):
         yield as_float32(block.decode())
-
-
-def as_float32(rows: Array) -> Array:
-    """Rows as float32: floats may round, whole numbers must not."""
-    return np.ascontiguousarray(cast(rows, np.dtype(np.float32)))
 
 
 def _array(column: Column, rows: range) -> Array:
@@ -224,18 +249,6 @@ def _array(column: Column, rows: range) -> Array:
     if isinstance(column, ArrayColumn) and (view := column.view()) is not None:
         return as_float32(view[rows.start : rows.stop])
     return as_float32(column[rows.start : rows.stop])
-
-
-def _write_planes(writer: ChunkWriter, rows: Array, progress: Callable[[int], None] | None) -> None:
-    plan = Plan.fit(rows.size, [rows])
-    flat = rows.reshape(-1)
-    step = PIECE_BYTES // 4
-    for plane, head in enumerate(plan.heads):
-        writer.write(head)
-        for at in range(0, flat.size, step):
-            writer.write(plan.pack(plane, flat[at : at + step]))
-    if progress:
-        progress(len(rows))
 
 
 def declared(target: Target) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,20 @@ MAX_HEADER_BYTES = 64 << 20  # half a million chunks; beyond that a header is a 
 MAX_MAJOR = 2
 COMPRESSIONS = ("fp16", "int8", "none", "lossless", "bfloat16")
 # The first six are those of real files; the others are ours, for columns that must not change their type.
-DTYPES = ("float32", "float16", "int32", "int64", "int8", "uint8", "float64", "uint32", "int16", "uint16", "uint64", "bool")
+DTYPES = (
+    "float32",
+    "float16",
+    "int32",
+    "int64",
+    "int8",
+    "uint8",
+    "float64",
+    "uint32",
+    "int16",
+    "uint16",
+    "uint64",
+    "bool",
+)
 
 Json = dict[str, Any]
 
@@ -130,7 +144,9 @@ def find_layout(source: Source) -> tuple[str, tuple[int, int], int, int]:
     able = [r for r in readings if _opens_object(source, r[2], r[3])]
     if len(able) > 1:
         # Both begin with a brace: the length of one of them is an accident. A JSON object ends with a brace too.
-        able = [r for r in able if source.read_at(r[2], min(r[3], MAX_HEADER_BYTES)).rstrip(b" \t\r\n").endswith(b"}")] or able
+        able = [
+            r for r in able if source.read_at(r[2], min(r[3], MAX_HEADER_BYTES)).rstrip(b" \t\r\n").endswith(b"}")
+        ] or able
     if able:
         return able[-1] if len(able) > 1 and word < 4 else able[0]
     major, minor = word & 0xFFFF, word >> 16
@@ -155,8 +171,14 @@ class _Parser:
         layout, version, self.at, size = find_layout(source)
         record = VERSIONED if layout == "versioned" else DOCUMENT
         if layout == "versioned" and version[0] > MAX_MAJOR:
-            raise Unsupported(f"CVC version {version[0]}.{version[1]} is newer than this reader", offset=4, field="major",
-                              expected=f"at most {MAX_MAJOR}", found=version[0], remedy="upgrade polyvec")  # fmt: skip
+            raise Unsupported(
+                f"CVC version {version[0]}.{version[1]} is newer than this reader",
+                offset=4,
+                field="major",
+                expected=f"at most {MAX_MAJOR}",
+                found=version[0],
+                remedy="upgrade polyvec",
+            )
         if size > source.size - self.at:
             raise Truncated("the file ends inside its header", offset=record.offset("header_len"), field="header_len",
                             expected=f"at most {max(0, source.size - self.at)} bytes", found=size,
@@ -187,7 +209,9 @@ class _Parser:
 
     def fail(self, message: str, name: str, expected: Any, found: Any, offset: int | None = None) -> Corrupt:
         shown = found if isinstance(found, (int, float)) else str(found)[:100]
-        return Corrupt(message, offset=self.at if offset is None else offset, field=name, expected=expected, found=shown)
+        return Corrupt(
+            message, offset=self.at if offset is None else offset, field=name, expected=expected, found=shown
+        )
 
     def count(self, json: Json, key: str, path: str = "", most: int | None = None) -> int:
         """A whole number that is there and not negative."""
@@ -240,7 +264,8 @@ class _Parser:
         if value not in DTYPES:
             raise Unsupported("unknown dtype", offset=self.at, field=name, expected=" or ".join(DTYPES),
                               found=str(value)[:40])  # fmt: skip
-        return np.dtype(value).newbyteorder("<")
+        stored: np.dtype[Any] = np.dtype(str(value)).newbyteorder("<")
+        return stored
 
     def columns(self, json: Json) -> Iterator[ColumnSpec]:
         declared = json.get("columns")
@@ -251,13 +276,19 @@ class _Parser:
             path = f"columns[{number}]."
             name = column.get("name")
             if not isinstance(name, str) or name in seen:
-                raise self.fail("a column has no name of its own", f"{path}name", "a string that no other column has", name)
+                raise self.fail(
+                    "a column has no name of its own", f"{path}name", "a string that no other column has", name
+                )
             seen.add(name)
             dimension = self.count(column, "dimension", path)
             if not dimension:
                 raise self.fail("a column of dimension 0", f"{path}dimension", "at least 1", 0)
-            yield ColumnSpec(name, () if dimension == 1 else (dimension,), self.dtype(column.get("dtype"), f"{path}dtype"),
-                             self.compression(column.get("compression"), f"{path}compression"))  # fmt: skip
+            yield ColumnSpec(
+                name,
+                () if dimension == 1 else (dimension,),
+                self.dtype(column.get("dtype"), f"{path}dtype"),
+                self.compression(column.get("compression"), f"{path}compression"),
+            )
 
     # -- chunks
 
@@ -284,7 +315,9 @@ class _Parser:
                                 remedy="fetch the file again")  # fmt: skip
             crc = self.checksum(entry, path)
             if crc is not None and found.get("crc32", crc) != crc:
-                raise self.fail("a chunk has two checksums", f"{path}crc32", f"{found['crc32']} (before its payload)", crc)
+                raise self.fail(
+                    "a chunk has two checksums", f"{path}crc32", f"{found['crc32']} (before its payload)", crc
+                )
             crc = found.get("crc32", crc)
             if columnar:
                 pieces = self.pieces(entry, columns, path, start, rows, payload, size)
@@ -328,7 +361,9 @@ class _Parser:
             name = f"{path}columns.{spec.name}."
             place = places.get(spec.name)
             if not isinstance(place, dict):
-                raise self.fail("a chunk lacks a column", name[:-1], "{offset, size, …}", "nothing" if place is None else place)
+                raise self.fail(
+                    "a chunk lacks a column", name[:-1], "{offset, size, …}", "nothing" if place is None else place
+                )
             offset = self.count(place, "offset", name, size)
             length = self.count(place, "size", name, size - offset)
             compression = self.compression(place.get("compression", spec.compression), f"{name}compression")
@@ -336,7 +371,7 @@ class _Parser:
             self.measure(codec, spec, rows, length, f"{name}size", payload + offset)
             pieces[spec.name] = Extent(start, rows, payload + offset, length, codec, self.checksum(place, name))
         ordered = sorted(((p.offset, p.size, n) for n, p in pieces.items() if p.size), key=lambda piece: piece[0])
-        for (one, length, first), (two, _, second) in zip(ordered, ordered[1:]):
+        for (one, length, first), (two, _, second) in pairwise(ordered):
             if one + length > two:
                 raise self.fail(f"columns {first!r} and {second!r} overlap", f"{path}columns.{second}.offset",
                                 f"at least {one + length - payload}", two - payload)  # fmt: skip
@@ -347,7 +382,9 @@ class _Parser:
         end = first
         for chunk in sorted(chunks, key=lambda c: c.offset):
             if chunk.offset < end:
-                raise self.fail("two chunks overlap", f"chunks[{chunk.index}].file_offset", f"at least {end}", chunk.offset)
+                raise self.fail(
+                    "two chunks overlap", f"chunks[{chunk.index}].file_offset", f"at least {end}", chunk.offset
+                )
             end = chunk.payload + chunk.size
         return end
 
@@ -371,7 +408,9 @@ class _Parser:
         at = 0
         for path, start, stop, metadata in listed:
             if start < at or stop < start:
-                raise self.fail("sections overlap or run backwards", f"{path}start_index", f"from {at} on", (start, stop))
+                raise self.fail(
+                    "sections overlap or run backwards", f"{path}start_index", f"from {at} on", (start, stop)
+                )
             if not isinstance(metadata, dict):
                 raise self.fail("a section's metadata is no object", f"{path}metadata", "{…}", type(metadata).__name__)
             at = stop

@@ -27,6 +27,7 @@ ALIGNMENT = 64
 MAX_CHUNK_BYTES = 2**32 - 1
 UNKNOWN_RESERVE = 1 << 16  # header bytes where the number of chunks is not known: some 500 chunks
 COPY_PIECE = 4 << 20
+DEPTH = 3  # pieces that wait to be written
 SMALL = 1 << 20  # below this a chunk is written by the caller: a hand-over costs more than it saves
 # The widest texts of numbers that are known only at the end.
 WIDE_NUMBER, WIDE_COUNT, WIDE_OFFSET = -1.2345678901234567e-38, 2**32 - 1, 2**63 - 1
@@ -125,6 +126,24 @@ class ChunkWriter:
         self._grow(size)
         self._pipe.copy(source, offset, size, crc, self.chunks[-1].parts[-1])
 
+    def reserve(self, size: int) -> int:
+        """Room for ``size`` bytes of the current part, to be filled by `place` from any thread; returns its offset."""
+        self.settle()
+        self._grow(size)
+        return self.sink.reserve(size)
+
+    def place(self, offset: int, data: Array) -> None:
+        """Fill room that was reserved."""
+        self.sink.write_at(offset, data)
+
+    def summed(self, crc: int) -> None:
+        """Set the checksum of the current part, whose bytes were placed."""
+        self.chunks[-1].parts[-1].crc = crc
+
+    def settle(self) -> None:
+        """Wait until all that was handed over is written: its buffers may be used again."""
+        self._pipe.settle()
+
     def _grow(self, size: int) -> None:
         chunk = self.chunks[-1]
         if chunk.size + size > MAX_CHUNK_BYTES:
@@ -188,11 +207,16 @@ class ChunkWriter:
         return entry
 
     def _json(self, entries: list[Json], rows: int) -> bytes:
-        header = {**({"num_vectors": rows} | {k: v for k, v in self.header.items() if k != "num_vectors"}), "chunks": entries}
+        header = {
+            **({"num_vectors": rows} | {k: v for k, v in self.header.items() if k != "num_vectors"}),
+            "chunks": entries,
+        }
         try:
             text = json.dumps(header, sort_keys=self.layout == "versioned", separators=(",", ":"), allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise InputError(f"metadata that JSON cannot hold: {error}; keep plain numbers, strings, lists and mappings") from None
+            raise InputError(
+                f"metadata that JSON cannot hold: {error}; keep plain numbers, strings, lists and mappings"
+            ) from None
         return text.encode("ascii")
 
     def _pad(self, size: int) -> int:
@@ -210,7 +234,7 @@ class _Pipe:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=3)
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=DEPTH)
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
 
@@ -254,6 +278,13 @@ class _Pipe:
                     work()
                 except BaseException as error:
                     self._error = error
+            self._queue.task_done()
+
+    def settle(self) -> None:
+        """Wait for what was handed over; raises what went wrong."""
+        self._queue.join()
+        if self._error is not None:
+            self.finish()
 
     def finish(self) -> None:
         """Wait for all of it; raises what went wrong."""
@@ -266,6 +297,7 @@ class _Pipe:
             self._queue.put(None)
             self._thread.join()
             self._thread = None
+            self._queue = queue.Queue(maxsize=DEPTH)
 
 
 def shift(sink: Sink, start: int, delta: int) -> None:

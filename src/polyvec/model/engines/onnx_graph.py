@@ -20,11 +20,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.model.architecture import POSITIONS, TYPES, WORDS, Architecture
-
-_FLOAT, _INT32, _INT64 = 1, 6, 7
+FLOAT, INT32, INT64 = 1, 6, 7
 _OPSET, _IR_VERSION = 20, 9
-_MICROSOFT = "com.microsoft"  # the runtime's own domain: fused attention, skip-normalisation
+MICROSOFT = "com.microsoft"  # the runtime's own domain: fused attention, skip-normalisation
 
 Attribute = float | int | str | Sequence[int]
 
@@ -86,7 +84,7 @@ class Graph:
         return output
 
     def constant(self, name: str, value: npt.NDArray[np.int64] | npt.NDArray[np.float32]) -> str:
-        kind = _INT64 if value.dtype == np.int64 else _FLOAT
+        kind = INT64 if value.dtype == np.int64 else FLOAT
         dims = b"".join(_number(1, size) for size in value.shape)
         self._initializers.append(
             _bytes(5, dims + _number(2, kind) + _text(8, name) + _bytes(9, value.tobytes()))
@@ -97,7 +95,7 @@ class Graph:
         """Declare a float32 tensor whose data the session is given separately."""
         dims = b"".join(_number(1, size) for size in shape)
         place = _bytes(13, _text(1, "location") + _text(2, "given-in-memory"))
-        self._initializers.append(_bytes(5, dims + _number(2, _FLOAT) + _text(8, name) + place + _number(14, 1)))
+        self._initializers.append(_bytes(5, dims + _number(2, FLOAT) + _text(8, name) + place + _number(14, 1)))
         return name
 
     def input(self, name: str, kind: int, shape: Sequence[str | int]) -> str:
@@ -109,7 +107,7 @@ class Graph:
 
     def serialize(self) -> bytes:
         parts = [*self._nodes, _text(2, "encoder"), *self._initializers, *self._inputs, *self._outputs]
-        opsets = _bytes(8, _text(1, "") + _number(2, _OPSET)) + _bytes(8, _text(1, _MICROSOFT) + _number(2, 1))
+        opsets = _bytes(8, _text(1, "") + _number(2, _OPSET)) + _bytes(8, _text(1, MICROSOFT) + _number(2, 1))
         return _number(1, _IR_VERSION) + _text(2, "polyvec") + _bytes(7, b"".join(parts)) + opsets
 
 

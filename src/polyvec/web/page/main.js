@@ -1,6 +1,6 @@
 // The page: opens the collection, then keeps map, results, filters and address in step with one state.
 import { EmbeddingError } from "../client/format.js";
-import { categoryColor, paint, rampColor, theme, token } from "./colors.js";
+import { paint, theme, token } from "./colors.js";
 import { asNumber, byId, make } from "./dom.js";
 import { maskOf, showFilters, showLegend } from "./filters.js";
 import { setUpFind } from "./find.js";
@@ -109,7 +109,13 @@ class Page {
     color.replaceChildren(make("option", { value: "" }, "nothing"), ...site.fields.map((f) => make("option", { value: f.name }, f.name)));
     color.addEventListener("change", () => this.go({ color: color.value }));
     byId("panel").hidden = !site.fields.length;
-    byId("panel").open = matchMedia("(min-width: 821px)").matches;
+    const wide = matchMedia("(min-width: 821px)");
+    const panel = byId("panel");
+    panel.open = wide.matches;
+    const cover = () => this.map.setCovered(wide.matches && panel.open && !panel.hidden ? panel.offsetWidth + 16 : 0);
+    panel.addEventListener("toggle", cover);
+    wide.addEventListener("change", cover);
+    cover();
     byId("clear").addEventListener("click", () => this.go({ filters: {} }));
     byId("more").addEventListener("click", () => this.go({ k: Math.min(MOST_K, this.state.k * 2) }));
     byId("zoom-in").addEventListener("click", () => this.map.zoomBy(1.6));

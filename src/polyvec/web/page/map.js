@@ -29,6 +29,8 @@ export class ScatterMap {
     this.marks = /** @type {CanvasRenderingContext2D} */ (over.getContext("2d"));
     this.width = 1;
     this.height = 1;
+    /** CSS pixels at the left that a panel covers: everything is laid out in what remains. */
+    this.covered = 0;
     /** @type {Uint16Array} */
     this.points = new Uint16Array(0);
     this.count = 0;
@@ -36,8 +38,8 @@ export class ScatterMap {
     this.codes = new Uint8Array(0);
     /** @type {ImageData | undefined} */
     this.image = undefined;
-    /** @type {[number, number, number][]} */
-    this.colors = [[128, 128, 128]];
+    /** Packed colours, as pixels hold them. @type {number[]} */
+    this.colors = [0x808080];
     /** @type {Uint8Array | undefined} */
     this.allowed = undefined;
     /** @type {View} */
@@ -70,7 +72,7 @@ export class ScatterMap {
   /** @param {Uint8Array} codes @param {string[]} colors */
   setColors(codes, colors) {
     this.codes = codes;
-    this.colors = colors.map(channels);
+    this.colors = colors.map(pack);
     this.redraw();
   }
 
@@ -154,14 +156,26 @@ export class ScatterMap {
 
   /** CSS pixels a map unit. */
   scale() {
-    return Math.min(this.width, this.height) * 0.92 * this.view.z;
+    return Math.min(this.width - this.covered, this.height) * 0.92 * this.view.z;
+  }
+
+  /** The x of the view's centre, in CSS pixels. */
+  middle() {
+    return (this.width + this.covered) / 2;
+  }
+
+  /** @param {number} covered */
+  setCovered(covered) {
+    if (covered === this.covered) return;
+    this.covered = covered;
+    this.redraw();
   }
 
   /** Where a point lies, in CSS pixels. @param {number} point @returns {[number, number]} */
   place(point) {
     const s = this.scale();
     return [
-      (this.points[2 * point] / UNIT - this.view.x) * s + this.width / 2,
+      (this.points[2 * point] / UNIT - this.view.x) * s + this.middle(),
       (this.points[2 * point + 1] / UNIT - this.view.y) * s + this.height / 2,
     ];
   }
@@ -200,7 +214,7 @@ export class ScatterMap {
   /** The radius of a dot in CSS pixels: room to each, larger when near. */
   radius() {
     const room = Math.sqrt((this.width * this.height) / Math.max(1, this.count));
-    return Math.min(7, Math.max(1.15, room * 0.11) * (1 + Math.log2(Math.max(1, this.view.z)) * 0.28));
+    return Math.min(8, Math.max(1.25, Math.min(5, room * 0.14)) * (1 + Math.log2(Math.max(1, this.view.z)) * 0.26));
   }
 
   /** @param {number} ratio */
@@ -214,21 +228,37 @@ export class ScatterMap {
       this.image = undefined;
     }
     this.image ??= this.paper.createImageData(width, height);
-    const data = this.image.data;
-    const [gr, gg, gb] = channels(token("--ground"));
-    new Uint32Array(data.buffer).fill((255 << 24) | (gb << 16) | (gg << 8) | gr);
-    const disc = makeDisc(this.radius() * ratio);
+    const pixels = new Uint32Array(this.image.data.buffer);
+    pixels.fill(0xff000000 | pack(token("--ground")));
+    const disc = makeDisc(this.radius() * ratio, width);
+    const { reach } = disc;
     const s = (this.scale() * ratio) / UNIT;
-    const dx = width / 2 - this.view.x * UNIT * s;
+    const dx = this.middle() * ratio - this.view.x * UNIT * s;
     const dy = height / 2 - this.view.y * UNIT * s;
-    const faint = channels(token("--dim"));
+    const faint = pack(token("--dim"));
     for (const pass of allowed ? [0, 1] : [1]) {
+      const strength = pass ? 210 : 90;
       for (let i = 0; i < count; i++) {
         if (allowed && (allowed[i] ? 1 : 0) !== pass) continue;
         const x = points[2 * i] * s + dx;
         const y = points[2 * i + 1] * s + dy;
-        if (x < -disc.reach || y < -disc.reach || x > width + disc.reach || y > height + disc.reach) continue;
-        blend(data, width, height, disc, x, y, pass ? (colors[codes[i]] ?? colors[0]) : faint, pass ? 210 : 90);
+        // Dots that touch the rim are left out: half a dot is not worth a bounds check a pixel.
+        if (!(x >= reach && y >= reach && x < width - reach - 1 && y < height - reach - 1)) continue;
+        const ix = Math.floor(x);
+        const iy = Math.floor(y);
+        const { offsets, covers } = disc.places[(((y - iy) * 4) << 2) | ((x - ix) * 4)];
+        const color = pass ? (colors[codes[i]] ?? colors[0]) : faint;
+        const rb = color & 0xff00ff;
+        const g = color & 0x00ff00;
+        const base = iy * width + ix;
+        for (let n = 0; n < offsets.length; n++) {
+          const a = (covers[n] * strength) >> 8;
+          const at = base + offsets[n];
+          const under = pixels[at];
+          const mixed = (Math.imul(under & 0xff00ff, 256 - a) + Math.imul(rb, a)) >>> 8;
+          const green = (Math.imul(under & 0x00ff00, 256 - a) + Math.imul(g, a)) >>> 8;
+          pixels[at] = 0xff000000 | (mixed & 0xff00ff) | (green & 0x00ff00);
+        }
       }
     }
     this.paper.putImageData(this.image, 0, 0);
@@ -314,7 +344,7 @@ export class ScatterMap {
   /** Points in sight, at most `most + 1` of them. @param {number} most @returns {number[]} */
   inSight(most) {
     const s = this.scale();
-    const left = this.view.x - this.width / 2 / s;
+    const left = this.view.x - this.middle() / s;
     const top = this.view.y - this.height / 2 / s;
     const right = left + this.width / s;
     const bottom = top + this.height / s;
@@ -360,7 +390,7 @@ export class ScatterMap {
   /** The point nearest to a place in CSS pixels, -1 where none is near. @param {number} px @param {number} py */
   pick(px, py, reach = 14) {
     const s = this.scale();
-    const x = (px - this.width / 2) / s + this.view.x;
+    const x = (px - this.middle()) / s + this.view.x;
     const y = (py - this.height / 2) / s + this.view.y;
     const d = reach / s;
     let best = -1;
@@ -454,7 +484,7 @@ export class ScatterMap {
       "-": () => this.zoomBy(1 / 1.5),
       0: () => this.fit(),
       Enter: () => {
-        const point = this.pick(this.width / 2, this.height / 2, Math.max(this.width, this.height) / 2);
+        const point = this.pick(this.middle(), this.height / 2, Math.max(this.width, this.height) / 2);
         if (point >= 0) this.events.onPick(point);
       },
     };
@@ -469,8 +499,8 @@ export class ScatterMap {
     const before = this.scale();
     const { z } = this.limit({ ...this.view, z: this.view.z * factor });
     const after = (before * z) / this.view.z;
-    const shift = (/** @type {number} */ p, /** @type {number} */ size) => (p - size / 2) * (1 / before - 1 / after);
-    this.moveTo({ x: this.view.x + shift(px, this.width), y: this.view.y + shift(py, this.height), z }, true);
+    const shift = (/** @type {number} */ p, /** @type {number} */ middle) => (p - middle) * (1 / before - 1 / after);
+    this.moveTo({ x: this.view.x + shift(px, this.middle()), y: this.view.y + shift(py, this.height / 2), z }, true);
   }
 
   /** @param {number} px @param {number} py */
@@ -484,53 +514,33 @@ export class ScatterMap {
   }
 }
 
-/**
- * Coverage of a disc of `radius` pixels, one table for each of 4 x 4 places within a pixel.
- * @param {number} radius
- */
-function makeDisc(radius) {
-  const reach = Math.ceil(radius + 1);
-  const size = 2 * reach + 1;
-  const tables = [];
-  for (let sub = 0; sub < 16; sub++) {
-    const ox = (sub & 3) / 4;
-    const oy = (sub >> 2) / 4;
-    const table = new Uint8Array(size * size);
-    for (let y = 0; y < size; y++) {
-      for (let x = 0; x < size; x++) {
-        const far = Math.hypot(x - reach - ox + 0.5, y - reach - oy + 0.5);
-        table[y * size + x] = Math.round(255 * Math.min(1, Math.max(0, radius + 0.5 - far)));
-      }
-    }
-    tables.push(table);
-  }
-  return { reach, size, tables };
+/** @param {string} hex */
+function pack(hex) {
+  const [r, g, b] = channels(hex);
+  return (b << 16) | (g << 8) | r;
 }
 
 /**
- * Blend one disc into RGBA pixels.
- * @param {Uint8ClampedArray} data @param {number} width @param {number} height
- * @param {{reach: number, size: number, tables: Uint8Array[]}} disc
- * @param {number} x @param {number} y @param {[number, number, number]} color @param {number} strength 0 to 255
+ * A disc of `radius` pixels at each of 4 x 4 places within a pixel: the pixels it covers, as offsets, and how much.
+ * @param {number} radius
+ * @param {number} width pixels a line
  */
-function blend(data, width, height, disc, x, y, color, strength) {
-  const ix = Math.floor(x);
-  const iy = Math.floor(y);
-  const table = disc.tables[(Math.floor((y - iy) * 4) << 2) | Math.floor((x - ix) * 4)];
-  const [r, g, b] = color;
-  for (let ty = 0; ty < disc.size; ty++) {
-    const py = iy + ty - disc.reach;
-    if (py < 0 || py >= height) continue;
-    for (let tx = 0; tx < disc.size; tx++) {
-      const cover = table[ty * disc.size + tx];
-      if (!cover) continue;
-      const px = ix + tx - disc.reach;
-      if (px < 0 || px >= width) continue;
-      const a = cover * strength;
-      const at = (py * width + px) << 2;
-      data[at] += ((r - data[at]) * a) / 65025;
-      data[at + 1] += ((g - data[at + 1]) * a) / 65025;
-      data[at + 2] += ((b - data[at + 2]) * a) / 65025;
+function makeDisc(radius, width) {
+  const reach = Math.ceil(radius + 1);
+  const places = [];
+  for (let place = 0; place < 16; place++) {
+    const offsets = [];
+    const covers = [];
+    for (let y = -reach; y <= reach; y++) {
+      for (let x = -reach; x <= reach; x++) {
+        const far = Math.hypot(x - (place & 3) / 4 + 0.5, y - (place >> 2) / 4 + 0.5);
+        const cover = Math.round(255 * Math.min(1, Math.max(0, radius + 0.5 - far)));
+        if (!cover) continue;
+        offsets.push(y * width + x);
+        covers.push(cover);
+      }
     }
+    places.push({ offsets: Int32Array.from(offsets), covers: Uint8Array.from(covers) });
   }
+  return { reach, places };
 }

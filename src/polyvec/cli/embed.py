@@ -1,0 +1,71 @@
+"""polyvec embed: texts into vectors, in any format."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from polyvec.cli import receipts as shared
+
+
+def command(
+    source: Annotated[str, typer.Argument(help="Texts: lines, .jsonl, .csv, .tsv, .parquet, or - for standard input.")],
+    target: Annotated[str, typer.Argument(help="The output; its suffix names the format.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A .weights file (polyvec model import makes one).")],
+    field: Annotated[str | None, typer.Option(help="The field that holds the text (JSONL, CSV, Parquet); text by default.")] = None,
+    kind: Annotated[str | None, typer.Option("--input", help="lines, jsonl, csv, tsv or parquet, whatever the suffix says.")] = None,
+    encoding: shared.Encoding = None,
+    to: shared.TargetFormat = None,
+    engine: Annotated[str, typer.Option(help="auto, onnxruntime, openvino or numpy.")] = "auto",
+    prompt: Annotated[str | None, typer.Option(help="Put before every text, as in 'query: '.")] = None,
+    truncate_dim: Annotated[int | None, typer.Option(help="Keep the first values of each vector only.")] = None,
+    max_seq_length: Annotated[int, typer.Option(help="Tokens read of each text.")] = 256,
+    normalize: Annotated[bool, typer.Option(help="Make vectors unit length.")] = True,
+    threads: Annotated[int | None, typer.Option(help="Threads; one a core by default.")] = None,
+    records: Annotated[bool, typer.Option(help="Keep each text's record beside its vector.")] = True,
+    restart: Annotated[bool, typer.Option("--restart", help="Start over where a stopped run could go on.")] = False,
+    force: shared.Force = False,
+    json: shared.Json = False,
+) -> None:
+    """Embed texts with a model into a file of any format, records beside the vectors. A stopped run goes on when repeated.
+
+    Example:
+
+        $ polyvec embed texts.jsonl texts.cvc --model minilm.weights --field text
+    """
+    from polyvec.cli.terminal import note, print_json
+    from polyvec.model.encoder import Embedder
+    from polyvec.verbs.embed import embed_corpus
+
+    with Embedder(model, max_seq_length=max_seq_length, normalize_embeddings=normalize, num_threads=threads,
+                  engine=engine) as embedder:  # fmt: skip
+        try:
+            done = embed_corpus(
+                source, target, model=embedder, kind=kind, field=field, prompt=prompt, truncate_dim=truncate_dim,
+                resume=not restart, records=records, progress=_progress(json), encoding=encoding, format=to, overwrite=force,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            note(f"\nstopped; what is done is kept in {target}.embedding, and the same command goes on from there")
+            raise typer.Exit(130) from None
+    if json:
+        return print_json(done.to_dict())
+    resumed = f" ({done.resumed:,} of them by an earlier run)" if done.resumed else ""
+    print(f"embedded {done.texts:,} texts{resumed} in {done.seconds:.1f} s: {done.texts_per_second:,.0f} texts/s by {done.engine}; "
+          f"{done.truncated:,} were longer than {max_seq_length} tokens and were cut")  # fmt: skip
+    shared.print_receipt(done.receipt, json=False)
+    return None
+
+
+def _progress(quiet: bool) -> Any:
+    if quiet or not sys.stderr.isatty():
+        return None
+
+    def show(step: Any) -> None:
+        share = f"{min(1.0, step.bytes_read / step.bytes_total):4.0%}  " if step.bytes_total and step.bytes_read else ""
+        rate = step.texts_now / max(step.seconds, 1e-9)
+        sys.stderr.write(f"\r{share}{step.texts:,} texts  {rate:,.0f} texts/s  {step.truncated:,} cut \x1b[K")
+        sys.stderr.flush()
+
+    return show

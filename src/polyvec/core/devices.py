@@ -1,0 +1,79 @@
+"""Where rows can be loaded to besides this process's memory: a registry that `polyvec.gpu` fills.
+
+Nothing below the faces imports a device library: a device registers how columns are loaded to it, a face asks by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from polyvec.core.columns import Column
+from polyvec.core.errors import DeviceError, InputError, MissingExtra
+
+# What the GPU side is called, so that faces can name it where it is not installed.
+KNOWN = {"cuda": ("cuda", "triton")}
+
+
+class Load(Protocol):
+    """Rows ``start`` to ``stop`` of a column as a framework's array on a device; `Corrupt` where a checksum fails."""
+
+    def __call__(self, column: Column, *, device: str, framework: str, backend: str, dtype: str | None, start: int,
+                 stop: int, check: bool) -> Any: ...  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A kind of device: how columns get there, its backends, and why some of them cannot run here."""
+
+    name: str
+    load: Load
+    backends: tuple[str, ...]
+    errors: Callable[[], Mapping[str, str]]
+
+
+_devices: dict[str, Device] = {}
+
+
+def register(device: Device) -> None:
+    """Make a device known; one of the same name is replaced."""
+    _devices[device.name] = device
+
+
+def unregister(name: str) -> None:
+    """Forget a device."""
+    _devices.pop(name, None)
+
+
+def status() -> dict[str, str | None]:
+    """Every device backend with the reason why it cannot be used; None where it can."""
+    found: dict[str, str | None] = {}
+    for names in KNOWN.values():
+        found |= {name: f"the {name} backend is not installed; pip install 'polyvec[gpu]'" for name in names}
+    for device in _devices.values():
+        broken = device.errors()
+        found |= {name: broken.get(name) for name in device.backends}
+    return found
+
+
+def find(device: str, backend: str = "auto") -> Device:
+    """A device that can run the backend; `MissingExtra` or `DeviceError`, with the reason, where it cannot."""
+    kind = device.split(":")[0]
+    names = {**KNOWN, **{d.name: d.backends for d in _devices.values()}}
+    if kind not in names:
+        raise InputError(f"unknown device {device!r}; there are cpu, {', '.join(sorted(names))}")
+    if backend not in ("auto", *names[kind]):
+        raise InputError(
+            f"backend {backend!r} does not run on device {device!r}; there are auto, {', '.join(names[kind])}"
+        )
+    found = _devices.get(kind)
+    if found is None:
+        raise MissingExtra("torch and triton", extra="gpu", purpose=f"arrays on device {device!r}")
+    broken = found.errors()
+    if (backend == "auto" and set(found.backends) <= set(broken)) or backend in broken:
+        reason = broken.get(backend) or "; ".join(dict.fromkeys(broken.values()))
+        if "pip install" in reason:
+            raise MissingExtra("a GPU library", extra="gpu", purpose=f"arrays on device {device!r} ({reason})")
+        raise DeviceError(f"device {device!r} cannot be used: {reason}; load with device='cpu'")
+    return found

@@ -1,0 +1,139 @@
+"""Rows into payloads, fast: stretches of rows are encoded, summed and written by several threads, each in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import local
+from typing import Any
+
+import numpy as np
+
+from polyvec import kernels
+from polyvec.codecs import AffineUint8, Float16, Raw, shortcut
+from polyvec.codecs.planes import Plan
+from polyvec.core.blocks import Array, Block, Codec, cast, rows_per_block
+from polyvec.core.columns import Column
+from polyvec.core.errors import InputError
+from polyvec.formats.cvc.writer import ChunkWriter
+from polyvec.kernels.checksum import crc32, crc32_combine
+from polyvec.kernels.paths import default_threads, limit_threads
+from polyvec.kernels.planes import PLANES, packed_size
+
+PIECE_BYTES = 1 << 20  # decoded: stays in the second-level cache between its passes
+STRETCH_PIECES = 16  # what a thread takes at a time
+HALF_LIMIT = 65520.0  # from here on the nearest half is infinity
+
+Progress = Callable[[int], None] | None
+
+
+def encode_block(block: Block, codec: Codec, first: int, scratch: Array | None = None) -> Array:
+    """The codes of a block, into ``scratch`` (bytes) where the codec can; ``first`` is its row in the file."""
+    quick = shortcut(block, codec)
+    if quick is not None:
+        return np.ascontiguousarray(quick.parts["codes"])
+    values = block.decode()
+    if isinstance(codec, Raw):
+        return np.ascontiguousarray(codec.encode(values)["codes"])
+    values = as_float32(values)
+    if isinstance(codec, Float16) and not codec.allow_overflow:
+        low, high, _ = kernels.f32_min_max(values)
+        if not (low > -HALF_LIMIT and high < HALF_LIMIT):
+            refuse_overflow(values, first)
+    if scratch is not None and isinstance(codec, Float16):
+        return kernels.f32_to_f16(values, scratch[: values.size * 2].view(np.float16))
+    if scratch is not None and isinstance(codec, AffineUint8):
+        return kernels.f32_to_u8(values, codec.minimum, codec.scale, scratch[: values.size])
+    return codec.encode(values)["codes"]
+
+
+def as_float32(rows: Array) -> Array:
+    """Rows as float32: floats may round, whole numbers must not."""
+    return np.ascontiguousarray(cast(rows, np.dtype(np.float32)))
+
+
+def refuse_overflow(rows: Array, first: int) -> None:
+    """`InputError` naming the first value that float16 cannot hold, by its row in the file."""
+    with np.errstate(over="ignore"):
+        bad = np.argwhere(np.isinf(rows.astype(np.float16)) & np.isfinite(rows))
+    if len(bad):
+        row, *rest = map(int, bad[0])
+        place = f"row {first + row}" + (f", column {rest[0]}" if rest else "")
+        raise InputError(f"{rows[tuple(bad[0])]:g} in {place} does not fit float16 (at most 65504); choose lossless or "
+                         "bfloat16, or allow_overflow=True to store infinity")  # fmt: skip
+
+
+def write_stretches(
+    writer: ChunkWriter, column: Column, rows: range, codec: Codec, first: int, progress: Progress
+) -> None:
+    """Write rows whose codes have a fixed width. Columns must allow reads from several threads."""
+    width = codec.row_bytes(column.row_shape)
+    assert width is not None
+    offset = writer.reserve(len(rows) * width)
+    step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
+    own = local()
+
+    def work(stretch: range) -> tuple[int, int]:
+        if not hasattr(own, "scratch"):
+            own.scratch = np.empty(step * width, np.uint8)
+        crc, at = 0, offset + (stretch.start - rows.start) * width
+        with limit_threads(1):
+            for block in column.blocks(step, start=stretch.start, stop=stretch.stop, reuse=True):
+                codes = encode_block(block, codec, first + block.start - rows.start, own.scratch)
+                crc = crc32(codes, crc)
+                writer.place(at, codes)
+                at += codes.nbytes
+        if progress:
+            progress(len(stretch))
+        return crc, len(stretch) * width
+
+    total = 0
+    for crc, size in _spread(work, _stretches(rows, step * STRETCH_PIECES)):
+        total = crc32_combine(total, crc, size)
+    writer.summed(total)
+
+
+def write_planes(writer: ChunkWriter, rows: Array, progress: Progress) -> None:
+    """Write rows as byte planes: every stretch puts its codes into its place in each of the four."""
+    flat = rows.reshape(-1)
+    plan = Plan.fit(flat.size, [rows])
+    heads, starts, bits = plan.heads, plan.starts, plan.bits
+    offset = writer.reserve(plan.size)
+    step = PIECE_BYTES // 4  # a multiple of 8 values: whole bytes in every plane
+
+    def work(stretch: range) -> list[int]:
+        sums = [0] * PLANES
+        with limit_threads(1):
+            for at in range(stretch.start, stretch.stop, step):
+                piece = flat[at : min(at + step, stretch.stop)]
+                for plane in range(PLANES):
+                    codes = plan.pack(plane, piece)
+                    sums[plane] = crc32(codes, sums[plane])
+                    writer.place(offset + starts[plane] + at // 8 * bits[plane], codes)
+        return sums
+
+    stretches = _stretches(range(flat.size), step * STRETCH_PIECES)
+    found = _spread(work, stretches)
+    total = 0
+    for plane, head in enumerate(heads):
+        writer.place(offset + starts[plane] - len(head), np.frombuffer(head, np.uint8))
+        total = crc32(head, total)
+        for sums, stretch in zip(found, stretches):
+            total = crc32_combine(total, sums[plane], packed_size(len(stretch), bits[plane]))
+    writer.summed(total)
+    if progress:
+        progress(len(rows))
+
+
+def _stretches(rows: range, step: int) -> list[range]:
+    return [range(at, min(at + step, rows.stop)) for at in range(rows.start, rows.stop, step)]
+
+
+def _spread(work: Callable[[range], Any], tasks: list[range]) -> list[Any]:
+    """The results of all tasks, in order; on as many threads as kernels would use."""
+    count = min(default_threads(), len(tasks))
+    if count <= 1:
+        return [work(task) for task in tasks]
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(partial(work), tasks))

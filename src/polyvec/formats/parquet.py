@@ -1,0 +1,199 @@
+"""Parquet: vectors as lists of numbers, ids, words and records as further columns.
+
+::
+
+    'PAR1', row groups, footer (Thrift), u32 footer length, 'PAR1'
+
+Read and written by pyarrow, one row group and one batch at a time. Row groups are about 64 MB; vectors are stored
+plain, uncompressed and without statistics, because none of these gain anything on floats. ``layout=vectordbbench``
+writes what VectorDBBench reads: ``id`` and ``emb``, or ``id`` and ``neighbors_id`` for whole numbers, as plain lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polyvec.core.collection import Collection
+from polyvec.core.columns import Column, ReaderColumn
+from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.exchange import TablePlan, arrow, plan_table, record_batches, schema_of
+from polyvec.core.files import Source
+from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.layout import Span
+from polyvec.core.sinks import Sink
+from polyvec.core.streams import SinkStream, SourceStream
+from polyvec.formats.tabular import Table, collect, wrapped
+
+MAGIC = b"PAR1"
+GROUP_BYTES = 64 << 20
+COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
+LAYOUTS = ("polyvec", "vectordbbench")
+MAX_ROWS = 2**40  # of a group: more is no count
+
+
+class Parquet(Format):
+    """Parquet files."""
+
+    name = "parquet"
+    title = "Apache Parquet"
+    suffixes = (".parquet", ".pq")
+    aliases = {"parquet": "", "pq": ""}  # noqa: RUF012
+    holds = Holds(many_columns=True, vocab=True, records=True, ids=True, metadata=True, encodings=("raw", "float16"))
+    options = ("layout", "compression", "group_rows")
+    extra = "arrow"
+
+    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
+        if head.startswith(MAGIC):
+            return [Match(Confidence.MAGIC, "starts with the magic 'PAR1'")]
+        named = suffix in self.suffixes
+        return [Match(Confidence.SUFFIX, f"suffix {suffix}; the magic is missing")] if named else []
+
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        table = ParquetTable(source)
+        try:
+            with wrapped(source.label):
+                collection = collect(table)
+        except BaseException:
+            table.close()
+            raise
+        collection.on_close(table.close)
+        return collection
+
+    def target(self, collection: Collection, options: WriteOptions) -> str:
+        kept = options.own.get("compression")
+        name = "float16" if options.encoding == "float16" else f"raw {collection.vectors.dtype.name}"
+        return name + (f", {kept}" if kept and kept != "none" else "")
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        compression = options.own.get("compression") or "none"
+        layout = options.own.get("layout") or "polyvec"
+        group = options.own.get("group_rows")
+        _among("compression", compression, COMPRESSIONS)
+        _among("layout", layout, LAYOUTS)
+        if options.encoding not in (None, "raw", "float16"):
+            raise InputError(f"parquet files hold no {options.encoding} encoding; there are raw and float16")
+        if group is not None and (not isinstance(group, int) or group < 1):
+            raise InputError(f"group_rows must be at least 1, not {group}")
+        pa = arrow("Parquet files")
+        from pyarrow import parquet as pq
+
+        if layout == "vectordbbench":
+            collection = _for_vectordbbench(collection)
+        plan = plan_table(collection, lists=layout == "vectordbbench", halves=options.encoding == "float16")
+        schema = schema_of(collection, plan)
+        if layout == "vectordbbench":
+            schema = schema.remove_metadata()
+        rows = group or _group_rows(collection, plan)
+        texts = [f.name for f in schema if pa.types.is_string(f.type)]
+        writer = pq.ParquetWriter(
+            pa.PythonFile(SinkStream(sink, seekable=False), "w"), schema, compression=compression.upper(),
+            use_dictionary=texts, write_statistics=[n for n in schema.names if n not in plan.columns],
+            data_page_size=1 << 20,
+        )  # fmt: skip
+        try:
+            for start in range(0, collection.rows, rows):
+                batches = list(record_batches(collection, plan, schema, first=start, last=start + rows))
+                writer.write_table(pa.Table.from_batches(batches, schema), row_group_size=rows)
+                if options.progress:
+                    options.progress(min(start + rows, collection.rows), collection.rows)
+        finally:
+            writer.close()
+
+    def layout(self, source: Source, *, variant: str = "") -> list[Span]:
+        table = ParquetTable(source)
+        with wrapped(source.label):
+            footer = int.from_bytes(source.read_at(source.size - 8, 4), "little")
+            spans = [Span(0, 4, "magic", "PAR1")]
+            at = 4
+            for number, rows in enumerate(table.groups):
+                group = table.file.metadata.row_group(number)
+                start = min((_first_page(group.column(i)) for i in range(group.num_columns)), default=at)
+                size = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+                if not (at <= start and size >= 0 and start + size <= source.size):
+                    raise Corrupt("a row group lies outside the file", path=source.label, field=f"row group {number}")
+                spans.append(Span(start, size, f"row group {number}", f"{rows} rows"))
+                at = start + size
+            end = source.size - 8 - footer
+            if end < at:
+                raise Corrupt("the footer does not fit the file", path=source.label, offset=source.size - 8, found=footer)
+            if end > at:
+                spans.append(Span(at, end - at, "indexes"))
+            table.close()
+            return [*spans, Span(end, footer, "footer"), Span(source.size - 8, 4, "footer length", str(footer)),
+                    Span(source.size - 4, 4, "magic", "PAR1")]  # fmt: skip
+
+
+class ParquetTable(Table):
+    """A Parquet file's row groups."""
+
+    def __init__(self, source: Source) -> None:
+        pa = arrow("Parquet files")
+        from pyarrow import parquet as pq
+
+        self.label, self.size = source.label, source.size
+        with wrapped(source.label):
+            if source.path is not None and source.path.is_file():
+                self._raw = pa.OSFile(str(source.path))
+            else:
+                self._raw = pa.PythonFile(SourceStream(source), "r")
+            self.file = pq.ParquetFile(self._raw, pre_buffer=False, thrift_string_size_limit=min(source.size + 1, 100 << 20))
+            self.schema = self.file.schema_arrow
+            about = self.file.metadata
+            self.groups = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+        if any(not 0 <= rows < MAX_ROWS for rows in self.groups) or sum(self.groups) != about.num_rows:
+            raise Corrupt("the row groups do not sum to the rows", path=source.label, field="num_rows",
+                          expected=about.num_rows, found=sum(self.groups))  # fmt: skip
+
+    def scan(self, names: Sequence[str], group: int, rows: int) -> Iterator[Any]:
+        for batch in self.file.iter_batches(batch_size=rows, row_groups=[group], columns=list(names), use_threads=False):
+            batch.validate(full=True)
+            yield batch
+
+    def values(self, name: str) -> int | None:
+        about = self.file.metadata
+        leaves = [i for i in range(about.num_columns) if about.schema.column(i).path.split(".")[0] == name]
+        if len(leaves) != 1:
+            return None
+        counts: list[int] = [about.row_group(g).column(leaves[0]).num_values for g in range(about.num_row_groups)]
+        return sum(counts)
+
+    def close(self) -> None:
+        """Release the file."""
+        self.file.close()
+        self._raw.close()
+
+
+def _first_page(column: Any) -> int:
+    places = [p for p in (column.dictionary_page_offset, column.data_page_offset) if p]
+    return int(min(places, default=0))
+
+
+def _among(what: str, value: Any, known: Sequence[str]) -> None:
+    if value not in known:
+        raise InputError(f"unknown {what} {value!r}; there are {', '.join(known)}")
+
+
+def _group_rows(collection: Collection, plan: TablePlan) -> int:
+    width = sum(collection[c].dtype.itemsize * prod(collection[c].row_shape) for c in plan.columns.values())
+    return max(1, min(1 << 17, GROUP_BYTES // max(1, width)))
+
+
+def _for_vectordbbench(collection: Collection) -> Collection:
+    """The columns by VectorDBBench's names: id, and emb or neighbors_id."""
+    column = collection.vectors
+    whole = column.dtype.kind in "iu"
+    ids = collection.ids
+    if ids is None:
+        ids = ReaderColumn("ids", (column.rows,), np.dtype(np.int64), lambda start, stop: np.arange(start, stop))
+    renamed: Column = column
+    if whole and column.dtype != np.int64:
+        renamed = ReaderColumn(column.name, column.shape, np.dtype(np.int64), lambda a, b: column[a:b].astype(np.int64))
+    name = "neighbors_id" if whole else "emb"
+    return Collection({name: renamed}, ids=ids, records=collection.records, notes=collection.notes)
+
+
+FORMAT = Parquet()

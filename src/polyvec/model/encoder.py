@@ -1,0 +1,210 @@
+"""The embedder itself: tokenizer, batches, engine and outputs put together. `polyvec.embedder` is its public face."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.core.errors import InputError
+from polyvec.core.format import Progress
+from polyvec.model.batching import make_batch, plan_batches
+from polyvec.model.engines import Engine, start_engine
+from polyvec.model.loading import load_model
+from polyvec.model.pooling import OUTPUTS, finish, output_shape
+from polyvec.model.tokenizer import Tokenizer
+
+CHUNK_TEXTS = 16_384  # texts tokenized at a time: a corpus of any length stays within bounded memory
+
+
+class Embedder:
+    """Embeds texts with the model of a `.weights` file. A context manager; safe from several threads.
+
+    ``max_seq_length`` tokens are read of each text (the model's own limit where that is lower), `truncated` counts the
+    texts that were longer. ``engine`` is auto, onnxruntime, openvino or numpy. ``vocabulary`` is needed where the
+    file embeds none; ``verify`` compares the checksums before anything is used.
+    """
+
+    def __init__(
+        self,
+        weights_path: str | os.PathLike[str],
+        *,
+        max_seq_length: int = 256,
+        normalize_embeddings: bool = True,
+        num_threads: int | None = None,
+        engine: str = "auto",
+        vocabulary: str | os.PathLike[str] | Sequence[str] | None = None,
+        verify: bool = False,
+    ) -> None:
+        if not isinstance(max_seq_length, int) or max_seq_length < 3:
+            raise InputError(f"max_seq_length must be at least 3 ([CLS], one token, [SEP]), not {max_seq_length!r}")
+        self._model = load_model(weights_path, vocabulary=vocabulary, verify=verify)
+        try:
+            limit = min(max_seq_length, self._model.architecture.max_position_emb)
+            self.tokenizer = Tokenizer(self._model, max_length=limit)
+            self._engine: Engine | None = start_engine(engine, self._model, num_threads=num_threads)
+        except BaseException:
+            self._model.close()
+            raise
+        self.max_seq_length = limit
+        self.normalize_embeddings = normalize_embeddings
+        self.truncated = 0
+        workers = self._engine.workers
+        self._pool = ThreadPoolExecutor(workers, "polyvec-embed") if workers > 1 else None
+
+    @property
+    def embedding_dim(self) -> int:
+        """Values in a vector."""
+        return self._model.architecture.embedding_dim
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the file says of the model."""
+        return dict(self._model.metadata)
+
+    @property
+    def engine(self) -> str:
+        """The engine in use."""
+        return self._running().name
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells one file's weights from another's: its size and the checksums it ends with."""
+        return self._model.fingerprint
+
+    @property
+    def notes(self) -> list[str]:
+        """What was odd about the file."""
+        return list(self._model.notes)
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        batch_size: int | None = None,
+        show_progress: bool | Progress = False,
+        prompt: str | None = None,
+        truncate_dim: int | None = None,
+        output: str = "float32",
+    ) -> NDArray[Any]:
+        """One vector a text: [texts, dim] float32, ``int8`` (unit vectors times 127) or ``binary`` (packed sign bits).
+
+        ``prompt`` is put before every text; ``truncate_dim`` keeps the first values and makes them unit length again;
+        ``batch_size`` bounds the texts of a batch (by default a token budget does). Empty texts are embedded as
+        [CLS] [SEP]. Raises InputError for what is no text.
+        """
+        rows = _as_list(texts)
+        out = np.empty(output_shape(len(rows), self.embedding_dim, truncate_dim, output), OUTPUTS[output])
+        self.embed_into(rows, out, batch_size=batch_size, show_progress=show_progress, prompt=prompt,
+                        truncate_dim=truncate_dim, output=output)  # fmt: skip
+        return out
+
+    def embed_single(self, text: str, **options: Any) -> NDArray[Any]:
+        """The vector of one text, [dim]. Takes the options of `embed`."""
+        if not isinstance(text, str):
+            raise InputError(f"embed_single takes one text, not {type(text).__name__}")
+        vector: NDArray[Any] = self.embed([text], **options)[0]
+        return vector
+
+    def embed_batch(self, texts: Sequence[str], **options: Any) -> NDArray[Any]:
+        """The same as `embed`, under the name some programs know."""
+        return self.embed(texts, **options)
+
+    def embed_into(
+        self,
+        texts: Sequence[str],
+        out: NDArray[Any],
+        *,
+        batch_size: int | None = None,
+        show_progress: bool | Progress = False,
+        prompt: str | None = None,
+        truncate_dim: int | None = None,
+        output: str = "float32",
+    ) -> int:
+        """Write the vectors into ``out``, row by row; returns how many texts were cut."""
+        rows = _as_list(texts)
+        shape = output_shape(len(rows), self.embedding_dim, truncate_dim, output)
+        if out.shape != shape or (output != "float32" and out.dtype != OUTPUTS[output]) or out.dtype.kind not in "fiuV":
+            raise InputError(f"out must be {list(shape)} {OUTPUTS[output]}, not {list(out.shape)} {out.dtype}")
+        if output == "float32" and out.dtype.kind not in "fV":
+            raise InputError(f"out must hold floats, not {out.dtype}")
+        if output == "int8" and not self.normalize_embeddings:
+            raise InputError("int8 output needs normalize_embeddings=True: only unit vectors fit -127..127")
+        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+            raise InputError(f"batch_size must be at least 1, not {batch_size!r}")
+        if prompt is not None and not isinstance(prompt, str):
+            raise InputError(f"prompt must be text, not {type(prompt).__name__}")
+        progress = _as_progress(show_progress)
+        cut = done = 0
+        for start in range(0, len(rows), CHUNK_TEXTS):
+            chunk = rows[start : start + CHUNK_TEXTS]
+            cut += self._embed_chunk(chunk, out[start : start + len(chunk)], batch_size, prompt, truncate_dim, output,
+                                     progress, done, len(rows))  # fmt: skip
+            done += len(chunk)
+        self.truncated += cut
+        return cut
+
+    def _embed_chunk(
+        self, texts: Sequence[str], out: NDArray[Any], batch_size: int | None, prompt: str | None,
+        truncate_dim: int | None, output: str, progress: Progress | None, before: int, total: int,
+    ) -> int:  # fmt: skip
+        engine = self._running()
+        encoded = self.tokenizer.encode_batch([prompt + text for text in texts] if prompt else texts)
+        # Few tokens are split among the workers rather than left to one of them.
+        budget = max(128, min(engine.budget, -(-encoded.tokens // engine.workers)))
+        batches = plan_batches([len(ids) for ids in encoded.ids], budget=budget, batch_size=batch_size)
+
+        def run(rows: NDArray[np.int64]) -> int:
+            batch = make_batch(rows, encoded.ids, self.tokenizer.pad_id)
+            pooled = engine.pool(batch.ids, batch.lengths)
+            out[rows] = finish(pooled, normalized=self.normalize_embeddings, truncate_dim=truncate_dim, output=output)
+            return len(rows)
+
+        many = self._pool is not None and len(batches) > 1
+        for count in self._pool.map(run, batches) if many and self._pool else map(run, batches):
+            before += count
+            if progress is not None:
+                progress(before, total)
+        return encoded.truncated
+
+    def count_tokens(self, texts: Sequence[str]) -> int:
+        """How many tokens `embed` would read of these texts."""
+        return self.tokenizer.encode_batch(_as_list(texts)).tokens
+
+    def close(self) -> None:
+        """Release the model."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        self._model.close()
+
+    def _running(self) -> Engine:
+        if self._engine is None:
+            raise ValueError("the embedder is closed")
+        return self._engine
+
+    def __enter__(self) -> Embedder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _as_list(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, (str, bytes)):
+        raise InputError("texts must be a list of texts; for one text use embed_single")
+    return texts if isinstance(texts, (list, tuple)) else list(texts)
+
+
+def _as_progress(show: bool | Progress) -> Progress | None:
+    if show is True:
+        from polyvec.core.progress import bar
+
+        return bar("texts", "texts")
+    return show or None

@@ -1,0 +1,230 @@
+"""embed: texts to vectors, in memory or from a corpus of any length to any format, resumable.
+
+A corpus is embedded in chunks. Their vectors and records are appended to files in ``OUT.embedding/``, and only then is
+the count of finished texts written, so a run that is stopped goes on where the count stands. At the end the target
+is written like any other collection, and the folder goes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.core.blocks import Extent, Raw
+from polyvec.core.collection import Collection
+from polyvec.core.columns import FileColumn
+from polyvec.core.errors import FormatError, InputError
+from polyvec.core.files import Source
+from polyvec.core.records import LineRecords
+from polyvec.core.sinks import Sink
+from polyvec.core.strict_json import parse_json
+from polyvec.model.corpus import Corpus, Item, open_corpus, read_items
+from polyvec.model.encoder import Embedder
+from polyvec.verbs.convert import Receipt, gather, resolve_target, write_collection
+
+CHUNK_TEXTS = 2048  # texts between two counts: the most that a stopped run does again
+CHUNK_BYTES = 16 << 20  # of text; long texts make shorter chunks, so memory stays bounded
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What embedding a corpus did: the receipt of the file, and what became of the texts."""
+
+    receipt: Receipt
+    texts: int
+    truncated: int
+    resumed: int  # texts that an earlier run had done
+    seconds: float
+    engine: str
+
+    @property
+    def texts_per_second(self) -> float:
+        return (self.texts - self.resumed) / max(self.seconds, 1e-9)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {**asdict(self), "texts_per_second": self.texts_per_second}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a run has come; handed to its progress callback after every chunk."""
+
+    texts: int
+    truncated: int
+    bytes_read: int
+    bytes_total: int | None
+    seconds: float
+    texts_now: int  # of this run
+
+
+def embed(
+    texts: Sequence[str], *, model: str | os.PathLike[str] | Embedder, prompt: str | None = None,
+    truncate_dim: int | None = None, output: str = "float32", **options: Any,
+) -> NDArray[Any]:  # fmt: skip
+    """One vector a text, [texts, dim]. ``model`` is a `.weights` file or an `Embedder`; options are the embedder's."""
+    if isinstance(model, Embedder):
+        if options:
+            raise InputError(f"{', '.join(sorted(options))} belong to the embedder: give them when you make it")
+        return model.embed(texts, prompt=prompt, truncate_dim=truncate_dim, output=output)
+    with Embedder(model, **options) as embedder:
+        return embedder.embed(texts, prompt=prompt, truncate_dim=truncate_dim, output=output)
+
+
+def embed_corpus(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], *, model: Embedder, kind: str | None = None,
+    field: str | None = None, prompt: str | None = None, truncate_dim: int | None = None, resume: bool = True,
+    records: bool = True, progress: Callable[[Step], None] | None = None, **options: Any,
+) -> Embedded:  # fmt: skip
+    """Embed every text of a file (lines, JSONL, CSV, Parquet, ``-``) into any format; records stay beside the vectors.
+
+    A stopped run goes on where it was; ``resume=False`` starts over. Further options are those of `convert`.
+    """
+    corpus = open_corpus(source, kind=kind, field=field)
+    writing = gather(options)
+    width = truncate_dim or model.embedding_dim
+    probe = Collection.from_arrays(np.zeros((1, width), np.float32))
+    resolve_target(target, probe, writing.format)  # a suffix nobody writes is told before hours of work
+    if os.fspath(target) != "-" and Path(target).exists() and not writing.overwrite:
+        raise InputError(f"{os.fspath(target)}: the output exists; use --force (overwrite=True) to replace it")
+    if not Path(target).absolute().parent.is_dir():
+        raise InputError(f"{os.fspath(target)}: the folder {Path(target).absolute().parent} does not exist; create it first")
+    fingerprint = {"corpus": corpus.fingerprint(), "prompt": prompt, "dim": width, "records": records, **describe_model(model)}
+    work = _Work(Path(f"{os.fspath(target)}.embedding" if os.fspath(target) != "-" else ".stdout.embedding"), width)
+    started = time.perf_counter()
+    resumed = work.begin(fingerprint, resume=resume)
+    _run(corpus, work, model, prompt, truncate_dim, records, progress, started)
+    seconds = time.perf_counter() - started
+    if not work.texts:
+        work.discard()
+        raise InputError(f"{os.fspath(source)}: there are no texts to embed")
+    with work.collection(records) as collection:
+        collection.metadata.update(model=model.metadata["model_name"], max_seq_length=model.max_seq_length)
+        receipt = write_collection(target, collection, writing, inputs=[] if corpus.path == "-" else [corpus.path])
+    result = Embedded(receipt, work.texts, work.truncated, resumed, seconds, model.engine)
+    work.discard()
+    return result
+
+
+def describe_model(model: Embedder) -> dict[str, Any]:
+    """What makes two runs give the same vectors."""
+    return {"model": model.metadata, "weights": model.fingerprint, "max_seq_length": model.max_seq_length,
+            "normalize": model.normalize_embeddings, "engine": model.engine}  # fmt: skip
+
+
+def _run(corpus: Corpus, work: _Work, model: Embedder, prompt: str | None, truncate_dim: int | None, records: bool,
+         progress: Callable[[Step], None] | None, started: float) -> None:  # fmt: skip
+    read = 0
+
+    def position(done: int) -> None:
+        nonlocal read
+        read = done
+
+    first = work.texts
+    items = islice(read_items(corpus, position), first, None)
+    while chunk := list(_chunk(items)):
+        vectors = np.empty((len(chunk), work.width), np.float32)
+        try:
+            cut = model.embed_into([text for text, _ in chunk], vectors, prompt=prompt, truncate_dim=truncate_dim)
+        except InputError as error:
+            raise InputError(f"{corpus.path}: after text {work.texts}: {error}") from None
+        work.append(vectors, [record for _, record in chunk] if records else None, cut)
+        if progress is not None:
+            progress(Step(work.texts, work.truncated, read, corpus.size, time.perf_counter() - started, work.texts - first))
+
+
+def _chunk(items: Iterator[Item]) -> Iterator[Item]:
+    size = 0
+    for item in islice(items, CHUNK_TEXTS):
+        yield item
+        size += len(item[0])
+        if size >= CHUNK_BYTES:
+            return
+
+
+class _Work:
+    """The folder of an unfinished run: ``vectors`` (float32), ``records.jsonl`` and ``state.json``, the last word."""
+
+    def __init__(self, folder: Path, width: int) -> None:
+        self.folder = folder
+        self.width = width
+        self.texts = self.truncated = self._record_bytes = 0
+        self._fingerprint: dict[str, Any] = {}
+        self._vectors, self._records, self._state = folder / "vectors", folder / "records.jsonl", folder / "state.json"
+
+    def begin(self, fingerprint: dict[str, Any], *, resume: bool) -> int:
+        """Take up an earlier run of the same input and model, or start anew; returns the texts already done."""
+        self._fingerprint = json.loads(json.dumps(fingerprint))
+        state = self._load() if resume else None
+        if state is None:
+            self.discard()
+            self.folder.mkdir()
+            self._vectors.touch()
+            self._records.touch()
+            self._save()
+        elif state["run"] != self._fingerprint:
+            raise InputError(f"{self.folder}: an unfinished run of another input, model or options lies here; "
+                             "finish it with the same ones, or start over with --restart (resume=False)")  # fmt: skip
+        else:
+            self.texts, self.truncated, self._record_bytes = state["texts"], state["truncated"], state["record_bytes"]
+            # What was appended after the last count is cut off: it will be made again.
+            os.truncate(self._vectors, self.texts * self.width * 4)
+            os.truncate(self._records, self._record_bytes)
+        return self.texts
+
+    def _load(self) -> dict[str, Any] | None:
+        if not self._state.is_file():
+            return None
+        try:
+            state = parse_json(self._state.read_bytes(), path=str(self._state))
+            counts = [state[name] for name in ("texts", "truncated", "record_bytes")]
+            whole = all(type(count) is int and count >= 0 for count in counts) and isinstance(state["run"], dict)
+            there = self._vectors.stat().st_size >= counts[0] * self.width * 4 and self._records.stat().st_size >= counts[2]
+        except (FormatError, KeyError, TypeError, OSError):
+            return None
+        return state if whole and there else None
+
+    def append(self, vectors: NDArray[np.float32], records: list[dict[str, Any]] | None, cut: int) -> None:
+        """Keep a chunk; it counts once the state says so."""
+        with self._vectors.open("ab") as file:
+            file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
+        if records is not None:
+            lines = "".join(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records).encode("utf-8")
+            with self._records.open("ab") as file:
+                file.write(lines)
+            self._record_bytes += len(lines)
+        self.texts += len(vectors)
+        self.truncated += cut
+        self._save()
+
+    def _save(self) -> None:
+        state = {"texts": self.texts, "truncated": self.truncated, "record_bytes": self._record_bytes, "run": self._fingerprint}
+        with Sink(self._state, durable=False) as sink:
+            sink.write(json.dumps(state).encode())
+
+    def collection(self, records: bool) -> Collection:
+        """What was embedded, read from the working files."""
+        source = Source(self._vectors)
+        extent = Extent(0, self.texts, 0, self.texts * self.width * 4, Raw(np.dtype("<f4")))
+        column = FileColumn("vectors", source, [extent], row_shape=(self.width,), encoding="raw")
+        result = Collection({"vectors": column}, close=source.close)
+        if records:
+            lines = Source(self._records)
+            result.records = LineRecords(lines, self.texts)
+            result.on_close(lines.close)
+        return result
+
+    def discard(self) -> None:
+        """Remove the working files."""
+        if self.folder.is_dir():
+            shutil.rmtree(self.folder)

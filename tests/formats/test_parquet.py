@@ -1,0 +1,206 @@
+"""Parquet, through the suite that every format inherits, and against pyarrow itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyvec as pv
+from polyvec.core.collection import Collection
+from polyvec.formats import parquet
+from polyvec.testing import Sample, vectors
+from polyvec.testing.apart import ApartSuite
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+ROWS = vectors(30, 4)
+
+
+def full_collection(rows: int = 7) -> Collection:
+    records = [{"text": f"t{i}", "n": i, "x": i / 3, "flag": i % 2 == 0, "none": None, "deep": {"a": [i]}} for i in range(rows)]
+    del records[2]["text"]
+    records[3]["text"] = None
+    records[4]["n"] = "four"
+    return Collection.from_arrays(
+        vectors(rows, 3), vocab=[f"wörd {i}\n" for i in range(rows)], ids=[10**12 + i for i in range(rows)],
+        records=records, metadata={"model": "m", "nested": [1, None, {"a": 2.5}]},
+    )  # fmt: skip
+
+
+class TestParquet(ApartSuite):
+    format = parquet.FORMAT
+    library = "pyarrow"
+    every = 23
+
+    def samples(self) -> Iterable[Sample]:
+        yield Sample("floats", Collection.from_arrays(vectors(9, 3)))
+        yield Sample("with everything", full_collection())
+        many = {"b": vectors(5, 2, np.int64), "a": vectors(5, 3, np.float64), "one": vectors(5, 1, np.int32)[:, 0],
+                "deep": vectors(5, 6).reshape(5, 2, 3), "bits": vectors(5, 2, np.int8) > 0}  # fmt: skip
+        yield Sample("many columns", Collection.from_arrays(many))
+        words = Collection.from_arrays(vectors(4, 2, np.float16), ids=["a", "b", "", "ü"])
+        yield Sample("halves, ids that are words", words, suffix=".pq", options={"compression": "zstd"})
+        yield Sample("no rows", Collection.from_arrays(vectors(0, 3)))
+        yield Sample("several groups", Collection.from_arrays(vectors(11, 2)), options={"group_rows": 4})
+
+
+def written(path: Path, columns: dict[str, Any], **options: Any) -> Path:
+    pq.write_table(pa.table(columns), path, **options)
+    return path
+
+
+def lists(rows: np.ndarray, kind: Any = None) -> Any:
+    return pa.array(rows.tolist(), pa.list_(kind or pa.float32()))
+
+
+@pytest.mark.parametrize("kind", ["list", "large_list", "fixed"])
+@pytest.mark.parametrize("value", ["float16", "float32", "float64", "int32", "uint8"])
+def test_every_kind_of_list_is_read(tmp_path: Path, kind: str, value: str) -> None:
+    rows = vectors(30, 4, np.dtype(value))
+    inner = pa.from_numpy_dtype(rows.dtype)
+    outer = {"list": pa.list_(inner), "large_list": pa.large_list(inner), "fixed": pa.list_(inner, 4)}[kind]
+    array = pa.array([list(row) for row in rows], outer)
+    path = written(tmp_path / "x.parquet", {"emb": array}, row_group_size=7)
+    with pv.open(path) as c:
+        assert c.vectors.dtype == rows.dtype and c.vectors.shape == (30, 4)
+        assert np.array_equal(c.vectors, rows) and np.array_equal(c.vectors[[29, 0, 8]], rows[[29, 0, 8]])
+        assert np.array_equal(c.vectors[5:9], rows[5:9])
+
+
+def test_vectordbbench_files_are_read(tmp_path: Path) -> None:
+    train = written(tmp_path / "train.parquet", {"id": np.arange(30), "emb": lists(ROWS)})
+    truth = written(tmp_path / "neighbors.parquet", {"id": np.arange(2), "neighbors_id": lists(np.eye(2, 5, dtype=int), pa.int64())})
+    with pv.open(train) as c:
+        assert c.main == "emb" and c.ids is not None and c.ids[3] == 3 and c.records is None
+    with pv.open(truth) as c:
+        assert c.main == "neighbors_id" and c.vectors.shape == (2, 5) and c.vectors.dtype == np.int64
+
+
+def test_vectordbbench_files_are_written(tmp_path: Path) -> None:
+    pv.write(tmp_path / "b.fbin", ROWS)
+    pv.convert(tmp_path / "b.fbin", tmp_path / "train.parquet", layout="vectordbbench")
+    pv.write(tmp_path / "n.parquet", np.eye(3, 5, dtype=np.int32), layout="vectordbbench")
+    table = pq.read_table(tmp_path / "train.parquet")
+    assert table.column_names == ["id", "emb"] and pa.types.is_list(table.schema.field("emb").type)
+    assert table["id"].to_pylist() == list(range(30)) and np.array_equal(np.array(table["emb"].to_pylist(), "f4"), ROWS)
+    assert pq.read_table(tmp_path / "n.parquet").schema.field("neighbors_id").type.value_type == pa.int64()
+    pv.convert(tmp_path / "train.parquet", tmp_path / "again.fbin", sidecar=False)
+    assert (tmp_path / "again.fbin").read_bytes() == (tmp_path / "b.fbin").read_bytes()
+
+
+def test_other_columns_become_records(tmp_path: Path) -> None:
+    import datetime
+    import decimal
+
+    path = written(tmp_path / "x.parquet", {
+        "id": [f"doc{i}" for i in range(30)], "v": lists(ROWS), "title": ["a", None] * 15, "n": np.arange(30),
+        "when": [datetime.datetime(2024, 1, 2, 3)] * 30, "price": [decimal.Decimal("1.50")] * 30,
+        "tags": [["x"], []] * 15, "raw": [b"\x01\xff"] * 30,
+    })  # fmt: skip
+    with pv.open(path) as c:
+        assert list(c.ids)[:2] == ["doc0", "doc1"] and list(c.columns) == ["v"]
+        assert c.records[1] == {"title": None, "n": 1, "when": "2024-01-02T03:00:00", "price": "1.50", "tags": [],
+                                "raw": "01ff"}  # fmt: skip
+        assert [r["n"] for r in c.records[27:]] == [27, 28, 29]
+    receipt = pv.convert(path, tmp_path / "x.fbin")
+    assert set(receipt.sidecars) == {"x.fbin.ids.txt", "x.fbin.records.jsonl"}
+    pv.convert(tmp_path / "x.fbin", tmp_path / "y.parquet")
+    with pv.open(path) as one, pv.open(tmp_path / "y.parquet") as two:
+        assert list(one.ids) == list(two.ids) and list(one.records) == list(two.records)
+
+
+def test_two_candidates_are_named_with_the_option_that_chooses(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.parquet", {"title_emb": lists(ROWS), "body_emb": lists(ROWS * 2)})
+    with pytest.raises(pv.LossyConversion, match=r"title_emb \(30x4\), body_emb \(30x4\); choose one with --column"):
+        pv.convert(path, tmp_path / "x.fbin")
+    pv.convert(path, tmp_path / "x.fbin", column="body_emb")
+    with pv.open(tmp_path / "x.fbin") as c:
+        assert np.array_equal(c.vectors, ROWS * 2)
+
+
+@pytest.mark.parametrize("group", [4, 100])
+def test_ragged_lists_are_one_clear_line(tmp_path: Path, group: int) -> None:
+    values = ROWS.tolist()
+    values[17] = values[17][:3]
+    path = written(tmp_path / "x.parquet", {"emb": pa.array(values, pa.list_(pa.float32()))}, row_group_size=group)
+    with pytest.raises(pv.Corrupt, match="lists differ in length .*emb, row 17; expected 4 values, found 3 values"):
+        pv.open(path)
+
+
+def test_ragged_lists_that_even_out_are_found_when_they_are_read(tmp_path: Path) -> None:
+    values = ROWS.tolist()
+    values[17], values[18] = values[17][:3], [*values[18], 1.0]
+    path = written(tmp_path / "x.parquet", {"emb": pa.array(values, pa.list_(pa.float32()))})
+    with pv.open(path) as c, pytest.raises(pv.Corrupt, match="row 17"):
+        c.vectors.to_numpy()
+    assert not pv.verify(path).ok
+
+
+def test_ragged_lists_beside_vectors_are_records(tmp_path: Path) -> None:
+    tokens = pa.array([[1] * (i % 3 + 1) for i in range(30)], pa.list_(pa.int32()))
+    path = written(tmp_path / "x.parquet", {"emb": lists(ROWS), "tokens": tokens})
+    with pv.open(path) as c:
+        assert list(c.columns) == ["emb"] and c.records[2] == {"tokens": [1, 1, 1]}
+
+
+@pytest.mark.parametrize("where", ["list", "value"])
+def test_nulls_are_one_clear_line(tmp_path: Path, where: str) -> None:
+    values = ROWS.tolist()
+    if where == "list":
+        values[5] = None
+    else:
+        values[5][2] = None
+    path = written(tmp_path / "x.parquet", {"emb": pa.array(values, pa.list_(pa.float32()))})
+    with pytest.raises(pv.Corrupt, match=r"(null where a number|values the file counts).*emb"):
+        pv.open(path).vectors.to_numpy()
+
+
+def test_a_table_without_lists_says_what_it_has(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.parquet", {"a": [1, 2], "b": ["x", "y"]})
+    with pytest.raises(pv.Unsupported, match=r"no column holds lists of numbers.*a \(int64\), b \(string\)"):
+        pv.open(path)
+
+
+def test_columns_of_other_lengths_do_not_fit_a_table(tmp_path: Path) -> None:
+    with pytest.raises(pv.LossyConversion, match="b differ from a"):
+        pv.write(tmp_path / "x.parquet", {"a": ROWS, "b": ROWS[:3]})
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_reading_forward_never_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "x.parquet", {"emb": lists(ROWS)}, row_group_size=10)
+    scans = []
+    scan = parquet.ParquetTable.scan
+    monkeypatch.setattr(parquet.ParquetTable, "scan", lambda self, *a: scans.append(a) or scan(self, *a))
+    with pv.open(path) as c:
+        scans.clear()
+        for start in range(0, 30, 3):
+            assert np.array_equal(c.vectors[start : start + 3], ROWS[start : start + 3])
+    assert len(scans) == 3
+
+
+def test_groups_bound_the_memory_and_statistics_are_left_to_other_columns(tmp_path: Path) -> None:
+    pv.write(tmp_path / "x.parquet", ROWS, ids=range(30), group_rows=8)
+    about = pq.read_metadata(tmp_path / "x.parquet")
+    assert [about.row_group(i).num_rows for i in range(about.num_row_groups)] == [8, 8, 8, 6]
+    assert about.row_group(0).column(0).is_stats_set and not about.row_group(0).column(1).is_stats_set
+
+
+@pytest.mark.parametrize("option", [{"compression": "zip"}, {"layout": "mine"}, {"group_rows": 0}, {"encoding": "int8"}])
+def test_bad_options_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
+    with pytest.raises(pv.InputError):
+        pv.write(tmp_path / "x.parquet", ROWS, **option)
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pv.write(tmp_path / "x.parquet", ROWS)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(pv.MissingExtra, match=r"Parquet files need pyarrow.*pip install 'polyvec\[arrow\]'"):
+        pv.open(tmp_path / "x.parquet")
+    with pytest.raises(pv.MissingExtra):
+        pv.write(tmp_path / "y.parquet", ROWS)

@@ -1,0 +1,148 @@
+"""quality measures what it says: sizes, errors and recall agree with a plain computation."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import polyvec as pv
+from polyvec.core.errors import InputError
+from polyvec.neighbors import quality as quality_module
+from polyvec.neighbors.page import quality_page
+from polyvec.neighbors.quality import measure_quality, pick_smallest, spread_runs
+from polyvec.neighbors.trials import TRIALS, Look
+
+RNG = np.random.default_rng(0)
+CENTRES = RNG.standard_normal((20, 32))
+ROWS = (CENTRES[RNG.integers(0, 20, 3000)] + 0.5 * RNG.standard_normal((3000, 32))).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def report():
+    return measure_quality(ROWS, sample_queries=100, suggest=0.9)
+
+
+def test_sizes_are_those_of_the_encoding(report):
+    sizes = {entry.name: entry.bytes for entry in report.entries}
+    assert report.bytes == 3000 * 32 * 4
+    assert sizes["float16"] == 3000 * 64 and sizes["int8-file"] == 3000 * 32 and sizes["int8-row"] == 3000 * 36
+    assert sizes["int4"] == 3000 * 20 and sizes["bit"] == 3000 * 8 and sizes["pq"] == 3000 * 4
+    assert sizes["half-dims"] == 3000 * 64 and sizes["quarter-dims"] == 3000 * 32
+
+
+def test_more_bytes_lose_less(report):
+    error = {entry.name: entry.mean_error for entry in report.entries}
+    assert error["float16"] < error["bfloat16"] < error["int8-row"] < error["int4"] < error["bit"]
+    recall = {entry.name: entry.recall(10).recall for entry in report.entries}
+    assert recall["float16"] > 0.99 and recall["int8-row"] > 0.9 > recall["bit"]
+    assert all(entry.failed is None for entry in report.entries)
+
+
+def test_the_figures_are_those_of_a_plain_computation():
+    entry = measure_quality(ROWS, encodings=["float16"], sample_queries=50, k=[1, 10], metric="l2", seed=3).entries[0]
+    held = np.sort(np.random.default_rng(3).choice(np.arange(3000), 50, replace=False))
+    base = np.delete(ROWS, held, axis=0)
+    after = base.astype(np.float16).astype(np.float32)
+    assert entry.max_error == float(np.abs(base - after).max())
+    assert entry.mean_error == pytest.approx(float(np.abs(base - after).mean()), rel=1e-5)
+    drift = np.abs(np.linalg.norm(after, axis=1) / np.linalg.norm(base, axis=1) - 1).mean()
+    assert entry.norm_drift == pytest.approx(drift, rel=1e-2)
+    queries = ROWS[held]
+    true = pv.search(base, queries, 10, "l2").rows
+    found = pv.search(after, queries, 10, "l2").rows
+    share = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(true, found)])
+    assert entry.recall(10).recall == pytest.approx(share, abs=0.005)
+    assert entry.recall(10).low <= entry.recall(10).recall <= entry.recall(10).high
+
+
+def test_blocks_do_not_change_the_figures(monkeypatch):
+    whole = measure_quality(ROWS, encodings=["int8-row", "bit"], sample_queries=30, k=[5])
+    monkeypatch.setattr(quality_module, "RUN_ROWS", 300)
+    pieces = measure_quality(ROWS, encodings=["int8-row", "bit"], sample_queries=30, k=[5])
+    for a, b in zip(whole.entries, pieces.entries):
+        assert (a.max_error, a.recalls) == (b.max_error, b.recalls)
+
+
+def test_a_compressed_file_is_compared_row_by_row(tmp_path):
+    pv.write(tmp_path / "a.fbin", ROWS)
+    pv.convert(tmp_path / "a.fbin", tmp_path / "b.f16bin", encoding="float16")
+    found = measure_quality(tmp_path / "a.fbin", tmp_path / "b.f16bin", sample_queries=40, k=[1, 10])
+    tried = measure_quality(ROWS, encodings=["float16"], sample_queries=40, k=[1, 10]).entries[0]
+    entry = found.entries[0]
+    assert entry.name == "b.f16bin" and entry.bytes == (tmp_path / "b.f16bin").stat().st_size
+    assert (entry.max_error, entry.recalls) == (tried.max_error, tried.recalls)
+
+
+def test_the_suggestion_is_the_smallest_that_holds(report):
+    assert report.suggestion == pick_smallest(report.entries, 10, 0.9)
+    able = [e for e in report.entries if e.recall(10).low >= 0.9]
+    assert report.suggestion == min(able, key=lambda e: e.bytes).name
+    assert pick_smallest(report.entries[-3:], 10, 0.99) == "raw"
+
+
+def test_given_queries_are_not_held_out():
+    found = measure_quality(ROWS, encodings=["float16"], queries=ROWS[:20], k=[1])
+    assert found.measured_rows == 3000 and not found.held_out and found.entries[0].recall(1).recall > 0.9
+
+
+def test_odd_rows_are_left_out_and_said():
+    rows = ROWS.copy()
+    rows[5, 3], rows[9] = np.nan, np.inf
+    rows[11] = 0
+    found = measure_quality(rows, encodings=["int8", "bit"], sample_queries=20, k=[1])
+    assert found.skipped_rows == 2 and all(e.failed is None for e in found.entries)
+
+
+def test_an_encoding_that_cannot_be_is_said():
+    found = measure_quality(ROWS * np.float32(1e6), encodings=["float16", "bfloat16"], sample_queries=20, k=[1])
+    assert "does not fit float16" in found.entries[0].failed and found.entries[1].failed is None
+    assert "could not be measured" in quality_page(found)
+
+
+def test_large_files_are_sampled_in_spread_runs():
+    runs = spread_runs(10_000_000, 100_000)
+    assert runs[0][0] == 0 and runs[-1][1] == 10_000_000 and 50_000 < sum(b - a for a, b in runs) <= 100_000
+    assert spread_runs(10, 100) == [(0, 10)]
+
+
+def test_the_page_is_one_file_with_plots_and_nothing_fetched(report):
+    html = quality_page(report)
+    assert html.count("<svg") == 5 and "recall@10 against size" in html
+    links = re.findall(r"https?://[^\"'\s<]+", html)
+    assert set(links) <= {"http://www.w3.org/2000/svg"} and "<script" not in html and "@import" not in html
+    assert all(f">{name}<" in html for name in TRIALS)
+
+
+def test_names_in_a_page_are_escaped(tmp_path):
+    path = tmp_path / "<b>&.fbin"
+    pv.write(path, ROWS[:200])
+    html = quality_page(measure_quality(path, encodings=["bit"], sample_queries=5, k=[1]))
+    assert "<b>&.fbin" not in html and "&lt;b&gt;&amp;.fbin" in html
+
+
+@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("dim", [1, 7, 9])
+def test_every_trial_gives_rows_back_in_any_dimension(name, dim):
+    rows = RNG.standard_normal((300, dim)).astype(np.float32)
+    rows[3] = 0
+    after = TRIALS[name].fit(Look(float(rows.min()), float(rows.max()), rows))(rows)
+    assert after.shape == rows.shape and after.dtype == np.float32 and np.isfinite(after).all()
+    assert TRIALS[name].row_bytes(dim) > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"encodings": ["zip"]}, "encoding 'zip' is not on trial; there are float16"),
+        ({"compressed": ROWS[:, :5]}, "the original is 3000 x 32 and the compressed file is 3000 x 5"),
+        ({"queries": ROWS[:, :5]}, "the queries have 5 dimensions and the original has 32"),
+        ({"k": [0]}, "k must be from 1"),
+        ({"suggest": 1.5}, "the recall target is 1.5"),
+        ({"metric": "x"}, "metric 'x' is unknown"),
+    ],
+)
+def test_bad_input_is_one_clear_line(options, says):
+    with pytest.raises(InputError, match=re.escape(says)):
+        measure_quality(ROWS, **options)

@@ -1,0 +1,210 @@
+"""polyvec publish: what a site holds, what it refuses, and how it replaces an older one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polyvec as pv
+from polyvec.cli import run
+from polyvec.core.collection import Collection
+from polyvec.web.assets import asset_files, bundle, module_order, single_html, site_html
+from polyvec.web.projection import project, to_points
+from polyvec.web.publish import publish, publish_single_file
+from polyvec.web.site import MISSING, Entries, Roles, survey
+
+
+def rows(count: int = 30, dim: int = 16, *, seed: int = 0) -> np.ndarray:
+    return 3 * np.random.default_rng(seed).standard_normal((count, dim)).astype(np.float32)
+
+
+def records(count: int = 30) -> list[dict]:
+    more = {"url": "https://e.example"}
+    return [
+        {"title": f"T{i}\nx", "kind": "ab"[i % 2], "size": i * 1.5, "tags": ["x", i % 3], **more} for i in range(count)
+    ]
+
+
+def test_a_site_holds_what_the_page_reads(tmp_path: Path):
+    c = Collection.from_arrays(rows(600), records=records(600))
+    done = publish(c, tmp_path / "site", title="A & B")
+    data = tmp_path / "site" / "data"
+    about = json.loads((data / "site.json").read_bytes())
+    assert (about["rows"], about["dim"], about["title"], about["source"]) == (600, 16, "A & B", "static")
+    assert about["roles"] == {"name": "title", "link": "url"}
+    assert {f["name"]: f["kind"] for f in about["fields"]} == {"kind": "category", "tags": "category", "size": "number"}
+    codes = np.frombuffer((data / "embeddings.i8bin").read_bytes(), np.int8).reshape(600, 16)
+    unit = rows(600) / np.linalg.norm(rows(600), axis=1, keepdims=True)
+    assert np.abs(codes / 127 - unit).max() < 1 / 127
+    assert (data / "names.txt").read_text().splitlines() == [f"T{i} x" for i in range(600)]
+    shards = [json.loads((data / "records" / f"{i}.json").read_bytes()) for i in range(3)]
+    assert [len(s) for s in shards] == [256, 256, 88] and [r for s in shards for r in s] == records(600)
+    assert len((data / "map.bin").read_bytes()) == 4 * 600
+    assert done.bytes == sum(p.stat().st_size for p in (tmp_path / "site").rglob("*") if p.is_file())
+    assert pv.verify(data / "embeddings.i8bin", format="i8bin").findings  # 16 dimensions without a shape beside it
+    assert set(asset_files()) < {str(p.relative_to(tmp_path / "site")) for p in (tmp_path / "site").rglob("*")}
+
+
+def test_the_same_collection_gives_the_same_site(tmp_path: Path):
+    c = Collection.from_arrays(rows(), records=records())
+    for name in ("one", "two"):
+        publish(c, tmp_path / name, title="x")
+    for path in (tmp_path / "one").rglob("*.*"):
+        if path.is_file():
+            assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
+
+
+def test_words_ids_and_nothing_are_enough(tmp_path: Path):
+    for c, names in (
+        (Collection.from_arrays(rows(3), vocab=["a", "b b", "ü"]), ["a", "b b", "ü"]),
+        (Collection.from_arrays(rows(3), ids=["x1", "x2", "x3"]), ["x1", "x2", "x3"]),
+        (Collection.from_arrays(rows(3)), ["", "", ""]),
+    ):
+        publish(c, tmp_path / "site", overwrite=True)
+        assert (tmp_path / "site" / "data" / "names.txt").read_text().split("\n")[:3] == names
+
+
+def test_codes_that_keep_the_rules_are_published_as_they_are(tmp_path: Path):
+    unit = rows(5, 512) / np.linalg.norm(rows(5, 512), axis=1, keepdims=True)
+    pv.write(tmp_path / "a.i8bin", unit)
+    with pv.open(tmp_path / "a.i8bin") as c:
+        publish(c, tmp_path / "site")
+    assert (tmp_path / "site/data/embeddings.i8bin").read_bytes() == (tmp_path / "a.i8bin").read_bytes()
+
+
+def test_a_row_without_direction_is_refused_or_dropped(tmp_path: Path):
+    x = rows(20)
+    x[4], x[9] = 0, np.nan
+    c = Collection.from_arrays(x, records=records(20))
+    with pytest.raises(pv.InputError, match="row 4 has no direction: its L2 norm is 0"):
+        publish(c, tmp_path / "site")
+    assert not list(tmp_path.iterdir())
+    done = publish(c, tmp_path / "site", drop_invalid=True)
+    assert (done.rows, done.dropped) == (18, 2)
+    assert "T4 x" not in (tmp_path / "site/data/names.txt").read_text().splitlines()
+    with pytest.raises(pv.InputError, match="no row has a direction"):
+        publish(Collection.from_arrays(np.zeros((3, 4), np.float32)), tmp_path / "b", drop_invalid=True)
+
+
+def test_a_constant_row_can_be_published(tmp_path: Path):
+    assert publish(Collection.from_arrays(np.ones((3, 512), np.float32)), tmp_path / "site").rows == 3
+
+
+def test_only_a_published_site_is_ever_replaced(tmp_path: Path):
+    c = Collection.from_arrays(rows())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(pv.InputError, match="something other than a published site"):
+            publish(c, tmp_path / "mine", overwrite=overwrite)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    publish(c, tmp_path / "site", title="old")
+    with pytest.raises(pv.InputError, match="--force"):
+        publish(c, tmp_path / "site")
+    publish(c, tmp_path / "site", title="new", overwrite=True)
+    assert "<title>new</title>" in (tmp_path / "site" / "index.html").read_text()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "site"]
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(pv.InputError, match="must be a folder"):
+        publish(c, tmp_path / "file")
+
+
+def test_what_a_page_cannot_hold_is_refused(tmp_path: Path):
+    with pytest.raises(pv.InputError, match="rows of numbers"):
+        publish(Collection.from_arrays(np.arange(5)), tmp_path / "site")
+    with pytest.raises(pv.InputError, match="single file"):
+        publish_single_file(Collection.from_arrays(np.zeros((70, 1 << 20), np.uint8)), tmp_path / "x.html")
+    with pytest.raises(pv.InputError, match="no field 'nope'"):
+        publish(Collection.from_arrays(rows(), records=records()), tmp_path / "site", roles={"name": "nope"})
+    with pytest.raises(pv.InputError, match="unknown projection"):
+        publish(Collection.from_arrays(rows()), tmp_path / "site", projection="umap")
+
+
+def test_fields_are_categories_numbers_or_left_out():
+    values = [{"few": "abc"[i % 3], "n": i / 7, "year": 2000 + i % 5, "unique": f"u{i}", "same": 1, "flag": i % 2 == 0,
+               "mixed": i if i % 2 else "x", "gap": None if i % 4 else "g" * (i % 8 + 1), "nan": float("nan")}
+              for i in range(100)]  # fmt: skip
+    c = Collection.from_arrays(rows(100), records=values)
+    found = {f.name: f for f in survey(Entries(c, Roles(c)))}
+    assert set(found) == {"few", "n", "year", "flag", "gap", "mixed"} or set(found) == {
+        "few",
+        "n",
+        "year",
+        "flag",
+        "gap",
+    }
+    assert found["n"].kind == "number" and found["year"].kind == "category"
+    assert found["few"].values == ("a", "b", "c") and found["few"].counts == (34, 33, 33)
+    assert found["flag"].values == ("true", "false")
+    assert found["gap"].column[1] == MISSING and (found["few"].column[:4] == [0, 1, 2, 0]).all()
+    assert found["n"].chosen(["2..3"]).sum() == 8 and found["n"].chosen(["..1"]).sum() == 8
+    assert found["few"].chosen(["b", "zzz"]).sum() == 33
+    with pytest.raises(pv.InputError, match=r"low\.\.high"):
+        found["n"].chosen(["a..b"])
+
+
+def test_pca_finds_the_plane_and_is_deterministic():
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 500)
+    x = np.zeros((500, 40), np.float32)
+    x[:, 3], x[:, 17], x[:, 30] = np.cos(angle), 0.6 * np.sin(angle), 0.01 * rng.standard_normal(500)
+    c = Collection.from_arrays(x)
+    plane = project(c.vectors)
+    assert "100%" in plane.note or "99%" in plane.note
+    assert (plane.points == project(c.vectors).points).all()
+    flat = plane.points.astype(float) - plane.points.astype(float).mean(axis=0)
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    for i, j in ((0, 1), (5, 77), (13, 400)):
+        assert abs(np.linalg.norm(flat[i] - flat[j]) / np.linalg.norm(unit[i] - unit[j]) - 65535 / 2.12) < 1500
+    assert to_points(np.zeros((3, 2), np.float32)).tolist() == [[32767, 32767]] * 3
+    assert project(Collection.from_arrays(rows(1, 1)).vectors).points.shape == (1, 2)
+
+
+def test_tsne_needs_its_extra(tmp_path: Path):
+    c = Collection.from_arrays(np.concatenate([rows(40, 8) * 0.05 + 1, rows(40, 8, seed=1) * 0.05 - 1]))
+    try:
+        import openTSNE  # noqa: F401
+    except ImportError:
+        with pytest.raises(pv.MissingExtra, match=r"polyvec\[map\]"):
+            project(c.vectors, method="tsne")
+    else:
+        points = project(c.vectors, method="tsne").points.astype(float)
+        inside = np.linalg.norm(points[:40] - points[:40].mean(axis=0), axis=1).mean()
+        assert np.linalg.norm(points[:40].mean(axis=0) - points[40:].mean(axis=0)) > inside
+
+
+def test_modules_can_be_bundled_because_no_two_share_a_top_level_name():
+    for entry in ("page/main.js", "client/worker.js"):
+        script = bundle(entry)
+        names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", script, re.MULTILINE)
+        assert len(names) == len(set(names)) > 5
+        assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
+    assert module_order("page/main.js")[-1] == "page/main.js"
+    assert "import.meta" not in bundle("client/worker.js")
+
+
+def test_titles_and_data_cannot_break_out_of_the_page():
+    evil = '"><script>alert(1)</script>{{script}}'
+    for page in (site_html(evil), single_html(evil, {"site.json": b'{"a": "</script><script>alert(2)</script>"}'})):
+        assert "<script>alert" not in page
+        assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;{{script}}") == 2
+        assert "unsafe-inline" not in page and "'unsafe-eval'" not in page
+
+
+def test_the_command_publishes_and_says_so(tmp_path: Path, capsys):
+    pv.write(tmp_path / "v.fbin", rows())
+    (tmp_path / "r.csv").write_text("label,kind\n" + "".join(f"L{i},{'ab'[i % 2]}\n" for i in range(30)))
+    site, single = str(tmp_path / "site"), str(tmp_path / "one.html")
+    assert run(["publish", str(tmp_path / "v.fbin"), "-o", site, "--records", str(tmp_path / "r.csv")]) == 0
+    assert "published" in capsys.readouterr().out
+    assert json.loads((tmp_path / "site/data/site.json").read_bytes())["title"] == "v"
+    assert run(["publish", str(tmp_path / "v.fbin"), "-o", single, "--single-file", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 30
+    assert run(["publish", str(tmp_path / "v.fbin"), "-o", site]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert run(["publish", str(tmp_path / "v.fbin"), "-o", site, "-f", "--records", str(tmp_path / "none.csv")]) == 1
+    assert run(["publish", str(tmp_path / "v.fbin"), "-o", single, "--single-file"]) == 2
