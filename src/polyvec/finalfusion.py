@@ -55,8 +55,8 @@ def load(
 ) -> Embeddings:  # fmt: skip
     """Load word embeddings of any word format: finalfusion, word2vec, text, fastText, floret.
 
-    ``mmap`` leaves the matrix in the file; ``lossy`` replaces invalid UTF-8. ``duplicates`` is ``"first"`` (look-ups give
-    the first of equal words) or ``"error"``, which a finalfusion file gets by default, since its tools allow none.
+    ``mmap`` leaves the matrix in the file; ``lossy`` replaces invalid UTF-8. ``duplicates`` is ``"first"`` (look-ups
+    give the first of equal words) or ``"error"``, which a finalfusion file gets by default, since its tools allow none.
     """
     if duplicates not in (None, "first", "error"):
         raise InputError(f"duplicates is 'first' or 'error', not {duplicates!r}")
@@ -219,7 +219,7 @@ class Embeddings:
 
     @property
     def norms(self) -> Floats | None:
-        """The lengths that the words' vectors had before they were made unit, as a copy; None where the file has none."""
+        """The lengths that the words' vectors had before they were made unit, as a copy; None where there are none."""
         return None if self._norms is None else self._norms.copy()
 
     @property
@@ -260,7 +260,7 @@ class Embeddings:
         return -1 if row is None else row
 
     def _check_unique(self) -> None:
-        """A finalfusion file says each word once; the index is built by the first look-up, which is when it can tell."""
+        """A finalfusion file says each word once; the first look-up builds the index, which can tell."""
         again = self.vocab.duplicates
         self._unique = False
         if len(again):
@@ -273,7 +273,7 @@ class Embeddings:
             )  # fmt: skip
 
     def embedding(self, word: str, *, default: Any = DEFAULT) -> Any:
-        """The vector of a word, or from its subwords; `UnknownWord` (a KeyError) where there is neither, or ``default``."""
+        """A word's vector, or that of its subwords; `UnknownWord` (a KeyError) or ``default`` where it has neither."""
         row = self._row(word)
         if row >= 0:
             return self.storage[row]
@@ -309,7 +309,7 @@ class Embeddings:
         return result
 
     def norm(self, word: str) -> float:
-        """The length a known word's vector had before it was made unit; of an unknown one, the length of its subwords' sum."""
+        """The length a known word's vector had before it was made unit, or that of an unknown one's subword sum."""
         row = self._row(word)
         if row >= 0:
             if self._norms is None:
@@ -418,13 +418,13 @@ class Embeddings:
     # -- writing
 
     def write(self, path: str | os.PathLike[str], **options: Any) -> Receipt:
-        """Write the model; the suffix (or ``format=``) names the format, and the options are those of `polyvec.write`."""
+        """Write the model; the suffix (or ``format=``) names the format. The options are those of `polyvec.write`."""
         self._collection.metadata = dict(self.metadata)
         return write_collection(path, self._collection, **options)
 
 
 class Section(NamedTuple):
-    """The analogies of one section of a question file: how many were answered, skipped for a missing word, and right."""
+    """The analogies of one section of a question file: answered, skipped for a missing word, and right."""
 
     name: str
     asked: int

@@ -50,7 +50,8 @@ class TestFastText(FormatSuite):
     format = fasttext.FORMAT
 
     def samples(self) -> Iterator[Sample]:
-        metadata = {"dims": 3, "window_size": 5, "epoch": 1, "min_count": 1, "ns": 5, "word_ngrams": 1, "loss": "Softmax",
+        metadata = {"dims": 3, "window_size": 5, "epoch": 1, "min_count": 1, "ns": 5, "word_ngrams": 1,
+                    "loss": "Softmax",
                     "model": "SkipGram", "buckets": 0, "min_n": 0, "max_n": 0, "lr_update_rate": 100,
                     "sampling_threshold": 0.0001}  # fmt: skip
         plain = words(["Berlin", "New York", "</s>"])

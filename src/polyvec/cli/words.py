@@ -165,13 +165,13 @@ def quantize(
 
     Example:
 
-        $ polyvec words quantize words.fifu small.fifu --parts 4 --bits 4
+        $ polyvec words quantize words.fifu small.fifu --parts 5 --bits 3
     """
     from polyvec.cli.terminal import print_json, progress
     from polyvec.verbs.words import quantize as shrink
 
-    receipt, loss = shrink(source, target, quantizer=quantizer, parts=parts, bits=bits, iterations=iterations, seed=seed,
-                           norms=norms, overwrite=force, progress=progress(json))  # fmt: skip
+    receipt, loss = shrink(source, target, quantizer=quantizer, parts=parts, bits=bits, iterations=iterations,
+                           seed=seed, norms=norms, overwrite=force, progress=progress(json))  # fmt: skip
     if json:
         return print_json({**receipt.to_dict(), "quantization": loss.to_dict()})
     shared.print_receipt(receipt, json=False)

@@ -9,8 +9,9 @@
     u8 quantized, i64 rows, i64 cols, rows * cols float32        words first, then buckets
     u8 quantized, i64 rows, i64 cols, rows * cols float32        the output layer, which is not read
 
-The two fields in brackets stand in files that floret's tools wrote. A word's vector is the mean of its own row and of its
-n-grams' rows; ``vectors`` gives it at unit length with its length in ``norms``, and ``subwords`` the bucket rows as they are.
+The two fields in brackets stand in files that floret's tools wrote. A word's vector is the mean of its own row and of
+its n-grams' rows (``</s>`` has none); ``vectors`` gives it at unit length with its length in ``norms``, and
+``subwords`` the bucket rows as they are.
 """
 
 from __future__ import annotations
@@ -247,7 +248,7 @@ def _read_dictionary(source: Source, cursor: Cursor, args: dict[str, Any], count
                         field=f"word {len(walk.strings)}")  # fmt: skip
     kinds = data[walk.strings.stops + ENTRY] if counts["size"] else np.empty(0, np.uint8)
     if not np.array_equal(kinds != 0, np.arange(counts["size"]) >= counts["nwords"]):
-        raise Corrupt("words and labels are not as many as promised, words first", offset=start, field="dictionary.type",
+        raise Corrupt("words and labels are not as many as promised", offset=start, field="dictionary.type",
                       expected=f"{counts['nwords']} words, then {counts['nlabels']} labels")  # fmt: skip
     notes = [f"{counts['nlabels']} labels of a classifier are left out"] if counts["nlabels"] else []
     cursor.offset = walk.end
@@ -258,8 +259,9 @@ def _read_dictionary(source: Source, cursor: Cursor, args: dict[str, Any], count
                           remedy="use the .bin it was made from")  # fmt: skip
     rows, dim = matrix["rows"], matrix["cols"]
     if dim != args["dim"] or rows != counts["nwords"] + args["bucket"]:
-        raise Corrupt("the matrix does not have a row for each word and bucket", offset=place + 1, field="matrix.rows, cols",
-                      expected=f"{counts['nwords'] + args['bucket']} x {args['dim']}", found=f"{rows} x {dim}")  # fmt: skip
+        raise Corrupt("the matrix does not have a row for each word and bucket", offset=place + 1,
+                      field="matrix.rows, cols", expected=f"{counts['nwords'] + args['bucket']} x {args['dim']}",
+                      found=f"{rows} x {dim}")  # fmt: skip
     cursor.require(rows * dim * 4, "matrix.data")
     return Model(args, walk.strings.slice(0, counts["nwords"]), rows, dim, cursor.offset, tuple(notes))
 
@@ -272,7 +274,7 @@ def _metadata(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(collection: Collection, indexer: FastTextIndexer | None, dim: int) -> dict[str, Any]:
-    """The arguments from metadata where it has them; what training knew and we do not is -1, as other writers leave it."""
+    """The arguments from metadata where it has them; what only training knew is -1, as other writers leave it."""
     args: dict[str, Any] = dict.fromkeys(PLAIN.fields, -1)
     for name, field in KEYS.items():
         value = collection.metadata.get(name)

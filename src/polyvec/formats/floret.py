@@ -51,7 +51,8 @@ class Floret(Format):
         buckets, dim, indexer, start = read_header(source)
         if buckets > (source.size - start) // (2 * dim + 1):
             raise Truncated(f"the file is too short for {buckets} rows of {dim} values", offset=start, field="buckets",
-                            expected=f"at least {buckets * (2 * dim + 1)} bytes", found=f"{source.size - start} bytes")  # fmt: skip
+                            expected=f"at least {buckets * (2 * dim + 1)} bytes",
+                            found=f"{source.size - start} bytes")  # fmt: skip
         data = source.view(0, source.size)
         lines = tables.scan_text(data, start=start, stop=source.size, count=buckets, dim=dim)
         found = len(lines.strings)
@@ -126,7 +127,8 @@ def read_header(source: Source) -> tuple[int, int, FloretIndexer, int]:
         valid = False
     if not valid:
         raise Corrupt("the first line holds values that floret does not have", offset=0, field="header",
-                      expected=f"1 <= minn <= maxn <= {MAX_N}, 1 to 4 hashes, UTF-8", found=repr(head[: found.end()]))  # fmt: skip
+                      expected=f"1 <= minn <= maxn <= {MAX_N}, 1 to 4 hashes, UTF-8",
+                      found=repr(head[: found.end()]))  # fmt: skip
     return buckets, dim, FloretIndexer(min_n, max_n, buckets, hashes, seed, bow, eow), found.end()
 
 

@@ -62,18 +62,18 @@ class Word2Vec(Format):
             raise Corrupt("the first line does not hold two counts", offset=0, field="rows, cols",
                           expected="'rows cols' and a line break", found=repr(source.read_at(0, 24)))  # fmt: skip
         rows, dim, start = counts
-        if not dim or rows > (source.size - start) // (4 * dim + 1):
-            if not dim or not lenient:
-                raise Truncated(f"the file is too short for {rows} words of {dim} values", offset=start,
-                                field="rows, cols", expected=f"at least {rows * (4 * dim + 1)} bytes",
-                                found=f"{source.size - start} bytes")  # fmt: skip
+        if not dim or (rows > (source.size - start) // (4 * dim + 1) and not lenient):
+            raise Truncated(f"the file is too short for {rows} words of {dim} values", offset=start,
+                            field="rows, cols", expected=f"at least {rows * (4 * dim + 1)} bytes",
+                            found=f"{source.size - start} bytes")  # fmt: skip
         data = source.view(0, source.size)
         walk = tables.scan(data, start=start, stop=source.size, count=rows, delimiter=SPACE, gap=4 * dim, newlines=True)
         table, notes = walk.strings, []
         if len(table) < rows:
             if not lenient:
-                raise Truncated(f"word {len(table)} of {rows} is not whole", offset=walk.end, field=f"word {len(table)}",
-                                expected=f"a word, a space and {4 * dim} bytes", found=f"{source.size - walk.end} bytes",
+                raise Truncated(f"word {len(table)} of {rows} is not whole", offset=walk.end,
+                                field=f"word {len(table)}", expected=f"a word, a space and {4 * dim} bytes",
+                                found=f"{source.size - walk.end} bytes",
                                 remedy="fetch the file again, or take the whole rows with --lenient")  # fmt: skip
             notes.append(f"the file is cut short: {len(table)} of {rows} rows exist and are read")
         rest = source.read_at(walk.end, source.size - walk.end if source.size - walk.end < 4096 else 4096).strip(

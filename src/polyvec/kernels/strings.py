@@ -95,8 +95,8 @@ def join(strings: Table, *, prefix: bool = False) -> Bytes:
     if module is not None:
         joined: Bytes = module.join_table(strings.data, strings.starts, strings.stops, prefix)
         return joined
-    head = (lambda s: len(s).to_bytes(4, "little") + s) if prefix else (lambda s: s)
-    return np.frombuffer(b"".join(head(s) for s in strings), np.uint8)
+    parts = (len(s).to_bytes(4, "little") + s if prefix else s for s in strings)
+    return np.frombuffer(b"".join(parts), np.uint8)
 
 
 def decode(strings: Table) -> list[str]:
@@ -296,7 +296,7 @@ def parse_rows(data: Bytes, *, stop: int, numbers: Longs, out: Floats) -> int:
         for i in range(dim):
             value = _parse_float(fields[i]) if i < len(fields) else None
             if value is None:
-                return row * dim + i
+                return int(row * dim + i)
             out[row, i] = value
     return -1
 

@@ -40,7 +40,7 @@ class CodeSearch:
 
 
 def inverse_norms(codec: Product, codes: NDArray[np.uint8]) -> Floats:
-    """1 / length of each decoded row, its stored norm left out: what turns a table sum into a cosine. Zero for zero rows."""
+    """1 / length of each decoded row, its stored norm left out: what makes a table sum a cosine. 0 for zero rows."""
     plain = Product(codec.books, codec.projection, False)
     norms = np.empty(len(codes), np.float32)
     for start in range(0, len(codes), BLOCK):

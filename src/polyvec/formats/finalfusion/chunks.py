@@ -149,7 +149,7 @@ def _read_chunk(file: File, source: Source, cursor: Cursor, expected: int, lossy
     if length > cursor.left:
         raise Truncated(f"the file ends inside {name}", offset=offset + 4, field="chunk.len",
                         expected=f"{length} bytes", found=f"{cursor.left} bytes")  # fmt: skip
-    file.spans += CHUNK.spans(offset, head)[:1] + [Span(offset + 4, 8, "chunk.len", f"{length}: {name}")]
+    file.spans += [*CHUNK.spans(offset, head)[:1], Span(offset + 4, 8, "chunk.len", f"{length}: {name}")]
     stop = start + length
     if kind == METADATA:
         _order(file, file.words is None and file.toml is None, offset, name)
@@ -361,7 +361,7 @@ def _read_floret(file: File, source: Source, start: int, stop: int) -> int:
 
 
 def paddings(offset: int, width: int) -> tuple[int, int]:
-    """How many zero bytes stand before data: in the reference (1 to 4, never 0) and in the document (0 to width - 1)."""
+    """The zero bytes before data: in the reference (1 to 4, never 0) and in the document (0 to width - 1)."""
     return 4 - offset % 4, -offset % width
 
 
