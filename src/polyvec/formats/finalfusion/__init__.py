@@ -39,7 +39,8 @@ from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Write
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
 from polyvec.core.vocab import Vocab
-from polyvec.formats.finalfusion.chunks import MAGIC, File, Matrix, read_file
+from polyvec.formats.finalfusion.chunks import read_file
+from polyvec.formats.finalfusion.structure import MAGIC, File, Matrix
 from polyvec.formats.finalfusion.writer import Kept, storage_codec, write_file
 
 KEPT_BYTES = 64 << 20  # unknown chunks that together are larger are not carried through a rewrite

@@ -22,7 +22,7 @@ from polyvec.core.sinks import Sink
 from polyvec.core.subwords import BucketIndexer, ExplicitIndexer, FastTextIndexer, FloretIndexer, Subwords
 from polyvec.core.views import TakeColumn
 from polyvec.core.vocab import Strings, Vocab
-from polyvec.formats.finalfusion import chunks as c
+from polyvec.formats.finalfusion import structure as c
 from polyvec.formats.finalfusion.toml import dump_toml
 from polyvec.formats.words import words_of
 from polyvec.kernels import strings as tables
