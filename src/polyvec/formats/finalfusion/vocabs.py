@@ -1,4 +1,4 @@
-"""The vocabulary chunks: words and n-grams as they lie in the file, checked to exist, to be UTF-8 and not to be empty."""
+"""The vocabulary chunks: words and n-grams as they lie in the file, checked to exist, be UTF-8 and not be empty."""
 
 from __future__ import annotations
 
