@@ -89,7 +89,7 @@ def walk_words(
     if len(table) < count:
         raise Truncated(f"{what} {len(table)} of {count} does not fit the chunk", offset=walk.end,
                         field=f"{what} {len(table)}", found=f"{stop - walk.end} bytes")  # fmt: skip
-    bad = tables.find_invalid(table)
+    bad = tables.find_invalid(table) if walk.invalid else np.empty(0, np.int64)
     if len(bad) and not lossy:
         row = int(bad[0])
         raise Corrupt(f"a {what} is not valid UTF-8", offset=int(table.starts[row]), field=f"{what} {row}",
@@ -97,7 +97,7 @@ def walk_words(
                       remedy="open with lossy=True to replace it")  # fmt: skip
     if len(bad):
         table = tables.replace_invalid(table, bad)
-    empty = np.flatnonzero(table.starts == table.stops)
+    empty = np.flatnonzero(table.starts == table.stops) if walk.empty else np.empty(0, np.int64)
     if len(empty) and not lossy:
         row = int(empty[0])
         raise Corrupt(f"a {what} is empty", offset=int(table.starts[row]) - 4, field=f"{what} {row}",
