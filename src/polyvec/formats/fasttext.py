@@ -87,7 +87,7 @@ class FastText(Format):
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         model = read_model(source)
-        strings = check_words(model.words, source, lossy=bool(own.get("lossy", False)))
+        strings = check_words(model.words, source, lossy=bool(own.get("lossy", lenient)))
         words, dim = len(strings), model.dim
         buckets = model.rows - words
         vocab = Vocab(strings)

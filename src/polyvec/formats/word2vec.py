@@ -81,7 +81,7 @@ class Word2Vec(Format):
         )
         if rest and len(table) == rows:
             notes.append(f"{source.size - walk.end} bytes after the last row, from byte {walk.end} on, are ignored")
-        strings = check_words(table, source, lossy=bool(own.get("lossy", False)))
+        strings = check_words(table, source, lossy=bool(own.get("lossy", lenient)))
         offsets = table.stops + 1
 
         def read(first: int, last: int) -> Array:
@@ -145,7 +145,7 @@ def check_words(table: tables.Table, source: Source, *, lossy: bool) -> Strings:
     if len(bad) and not lossy:
         row = int(bad[0])
         raise Corrupt("a word is not valid UTF-8", offset=int(table.starts[row]), field=f"word {row}", expected="UTF-8",
-                      found=repr(table[row][:40]), remedy="open with lossy=True to replace it")  # fmt: skip
+                      found=repr(table[row][:40]), remedy="replace it with lossy=True (--lenient)")  # fmt: skip
     fixed = tables.replace_invalid(table, bad) if len(bad) else table
     return Strings.from_table(fixed, label=source.label)
 

@@ -90,7 +90,7 @@ class WordText(Format):
                               offset=int(numbers[row]), field=f"row {row}")  # fmt: skip
             return out
 
-        strings = check_words(lines.strings, source, lossy=bool(own.get("lossy", False)))
+        strings = check_words(lines.strings, source, lossy=bool(own.get("lossy", lenient)))
         return Collection({"vectors": ReaderColumn("vectors", (len(strings), dim), F32, read)},
                           vocab=Vocab(strings), notes=notes)  # fmt: skip
 

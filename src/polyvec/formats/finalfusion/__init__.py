@@ -70,7 +70,7 @@ class Finalfusion(Format):
         return [Match(Confidence.SUFFIX, "suffix .fifu; the magic is missing")] if suffix == ".fifu" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        file = read_file(source, lossy=bool(own.get("lossy", False)))
+        file = read_file(source, lossy=bool(own.get("lossy", lenient)))
         assert file.words is not None and file.matrix is not None
         words, matrix = len(file.words.strings), file.matrix
         columns: dict[str, Column] = {"vectors": _column("vectors", source, matrix, 0, words)}

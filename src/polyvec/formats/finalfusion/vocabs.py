@@ -94,14 +94,14 @@ def walk_words(
         row = int(bad[0])
         raise Corrupt(f"a {what} is not valid UTF-8", offset=int(table.starts[row]), field=f"{what} {row}",
                       expected="UTF-8", found=repr(table[row][:40]),
-                      remedy="open with lossy=True to replace it")  # fmt: skip
+                      remedy="replace it with lossy=True (--lenient)")  # fmt: skip
     if len(bad):
         table = tables.replace_invalid(table, bad)
     empty = np.flatnonzero(table.starts == table.stops) if walk.empty else np.empty(0, np.int64)
     if len(empty) and not lossy:
         row = int(empty[0])
         raise Corrupt(f"a {what} is empty", offset=int(table.starts[row]) - 4, field=f"{what} {row}",
-                      expected="at least one byte", found=0, remedy="open with lossy=True to keep it")  # fmt: skip
+                      expected="at least one byte", found=0, remedy="keep it with lossy=True (--lenient)")  # fmt: skip
     return Strings.from_table(table, label=source.label), walk.end
 
 
