@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from polyvec.core.errors import AmbiguousFormat as AmbiguousFormat
     from polyvec.core.errors import Cancelled as Cancelled
     from polyvec.core.errors import Corrupt as Corrupt
+    from polyvec.core.errors import DeviceError as DeviceError
+    from polyvec.core.errors import DeviceWarning as DeviceWarning
     from polyvec.core.errors import FormatError as FormatError
     from polyvec.core.errors import FormatWarning as FormatWarning
     from polyvec.core.errors import InputError as InputError
@@ -94,6 +96,8 @@ _HOMES = {
     "LossyConversion": "core.errors",
     "MissingExtra": "core.errors",
     "Cancelled": "core.errors",
+    "DeviceError": "core.errors",
+    "DeviceWarning": "core.errors",
     "FormatWarning": "core.errors",
     "SizeMismatchWarning": "core.errors",
 }

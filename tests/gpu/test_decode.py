@@ -133,3 +133,47 @@ def test_crc_of_joined_pieces():
     data = np.random.default_rng(0).integers(0, 256, 5000, dtype=np.uint8)
     for cut in (0, 1, 7, 4096, 5000):
         assert crc32_combine(crc32(data[:cut]), crc32(data[cut:]), 5000 - cut) == crc32(data)
+
+
+def test_product_codes_are_put_together_on_the_device(tmp_path):
+    from polyvec.codecs.product import Product
+
+    rng = np.random.default_rng(2)
+    for norms in (False, True):
+        codec = Product(rng.standard_normal((6, 200, 3)).astype(np.float32), None, norms)
+        codes, lengths = rng.integers(0, 200, (50, 6), dtype=np.uint8), rng.random(50).astype(np.float32)
+        path = tmp_path / f"pq{norms}"
+        path.write_bytes(codes.tobytes() + lengths.tobytes())
+        others = (Part("norms", codes.nbytes),) if norms else ()
+        extent = Extent(0, 50, 0, codes.nbytes, codec, others=others)
+        column = FileColumn("vectors", Source(path), [extent], row_shape=(18,), encoding="pq")
+        found = pipeline.load_column(column, device=DEVICE).cpu().numpy()
+        np.testing.assert_array_equal(found, column.to_numpy())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_auto_falls_back_and_a_named_backend_says_why(tmp_path):
+    pv.write(tmp_path / "a.fbin", np.eye(4, dtype=np.float32))
+    with pv.open(tmp_path / "a.fbin") as c:
+        with pytest.warns(pv.DeviceWarning, match="on the CPU instead"):
+            assert c.vectors.to_torch("cuda").device.type == "cpu"
+        for backend in ("cuda", "triton"):
+            with pytest.raises(pv.DeviceError, match="nvidia-smi"):
+                c.vectors.to_torch("cuda", backend=backend)
+        with pytest.raises(pv.InputError, match="unknown device"):
+            c.vectors.to_torch("tpu")
+        assert torch.equal(c.vectors.to_torch(), torch.eye(4))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_nothing_heavy_is_imported_until_a_device_is_asked_for(tmp_path):
+    import subprocess
+    import sys
+
+    pv.write(tmp_path / "a.fbin", np.eye(4, dtype=np.float32))
+    code = (
+        "import sys, polyvec as pv; c = pv.open('a.fbin'); c.vectors[:]; import polyvec.gpu, polyvec.cvc\n"
+        "print(sorted({'torch', 'triton', 'cupy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == "[]", done.stderr

@@ -91,9 +91,23 @@ def test_near_ties_and_many_queries():
         assert scores[hit].min() >= np.sort(scores)[-10] - 1e-12 * np.abs(scores).max()
 
 
+@pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
+def test_a_float32_base_is_rounded_on_the_device_and_still_exact(tmp_path, metric):
+    import polyvec as pv
+
+    rng = np.random.default_rng(8)
+    rows = (rng.standard_normal((1, 32)) + 1e-4 * rng.standard_normal((500, 32))).astype(np.float32)
+    pv.write(tmp_path / "a.fbin", rows)
+    queries = rng.standard_normal((6, 32))
+    with pv.open(tmp_path / "a.fbin") as c:
+        found, _ = search.DeviceIndex(c.vectors, device=DEVICE).search(queries, 5, metric)
+        for query, hit, best in zip(queries, found, brute_force(c.vectors, queries, 5, metric)):
+            assert set(hit) == set(best), query
+
+
 def test_columns_it_cannot_search_say_so(tmp_path):
     import polyvec as pv
 
-    pv.write(tmp_path / "a.fbin", np.eye(4, dtype=np.float32))
-    with pv.open(tmp_path / "a.fbin") as c, pytest.raises(pv.InputError, match="convert it first"):
+    pv.write(tmp_path / "a.dbin", np.eye(4))
+    with pv.open(tmp_path / "a.dbin") as c, pytest.raises(pv.InputError, match="search it on the CPU"):
         search.DeviceIndex(c.vectors, device=DEVICE)

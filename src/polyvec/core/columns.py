@@ -74,10 +74,20 @@ class Column(ABC):
         """Where the rows lie packed in files, encoded just as ``codec`` does; None where they do not."""
         return None
 
-    def batches(self, rows: int = 65536) -> Iterator[Array]:
-        """Decoded rows, ``rows`` at a time."""
+    def batches(self, rows: int = 65536, *, device: str = "cpu") -> Iterator[Any]:
+        """Decoded rows, ``rows`` at a time: arrays, or with another ``device`` torch tensors there."""
         for start in range(0, self.rows, rows):
-            yield self[start : start + rows]
+            if device == "cpu":
+                yield self[start : start + rows]
+            else:
+                yield self.to_torch(device, start=start, stop=min(start + rows, self.rows))
+
+    def to_torch(
+        self, device: str = "cpu", *, backend: str = "auto", dtype: str | None = None, out: Any = None, start: int = 0,
+        stop: int | None = None,
+    ) -> Any:  # fmt: skip
+        """The rows as a torch tensor on ``device``; to a GPU they travel encoded. See `polyvec.core.devices.load`."""
+        return _load(self, device, backend=backend, dtype=dtype, out=out, start=start, stop=stop)
 
     def to_numpy(self, out: Array | None = None) -> Array:
         """All rows, decoded, into ``out`` where it is given."""
@@ -423,3 +433,10 @@ class ReaderColumn(Column):
             return super().spread(count)
         places = super().spread(8) // self.together * self.together
         return clusters(self.rows, count, [int(place) for place in places])
+
+
+def _load(column: Column, device: str, **options: Any) -> Any:
+    """A column on a device, through the registry (imported late: it knows columns)."""
+    from polyvec.core.devices import load_column
+
+    return load_column(column, device, **options)

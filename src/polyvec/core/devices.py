@@ -5,12 +5,14 @@ Nothing below the faces imports a device library: a device registers how columns
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
 from polyvec.core.columns import Column
-from polyvec.core.errors import DeviceError, InputError, MissingExtra
+from polyvec.core.errors import DeviceError, DeviceWarning, InputError, MissingExtra
 
 # What the GPU side is called, so that faces can name it where it is not installed.
 KNOWN = {"cuda": ("cuda", "triton")}
@@ -20,7 +22,7 @@ class Load(Protocol):
     """Rows ``start`` to ``stop`` of a column as a framework's array on a device; `Corrupt` where a checksum fails."""
 
     def __call__(self, column: Column, *, device: str, framework: str, backend: str, dtype: str | None, start: int,
-                 stop: int, check: bool) -> Any: ...  # fmt: skip
+                 stop: int, check: bool, out: Any = None) -> Any: ...  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +79,43 @@ def find(device: str, backend: str = "auto") -> Device:
             raise MissingExtra("a GPU library", extra="gpu", purpose=f"arrays on device {device!r} ({reason})")
         raise DeviceError(f"device {device!r} cannot be used: {reason}; load with device='cpu'")
     return found
+
+
+def load_column(
+    column: Column, device: str = "cpu", *, framework: str = "torch", backend: str = "auto", dtype: str | None = None,
+    out: Any = None, start: int = 0, stop: int | None = None, check: bool = True,
+) -> Any:  # fmt: skip
+    """Rows of a column as a framework's array on a device.
+
+    With ``backend="auto"`` a device that is missing, full or failing gives an array in this process's memory instead,
+    with a `DeviceWarning`; a backend asked for by name gives the error.
+    """
+    stop = column.rows if stop is None else min(stop, column.rows)
+    if device != "cpu":
+        import_module("polyvec.gpu")  # registers what it has
+        try:
+            found = find(device, backend)
+            return found.load(column, device=device, framework=framework, backend=backend, dtype=dtype, out=out,
+                              start=start, stop=stop, check=check)  # fmt: skip
+        except DeviceError as error:
+            if backend != "auto" or out is not None:
+                raise
+            warnings.warn(f"{error}; the rows are loaded on the CPU instead", DeviceWarning, stacklevel=3)
+    rows = column[start:stop]
+    if framework != "torch":
+        return rows
+    return _tensor(rows, dtype, out)
+
+
+def _tensor(rows: Any, dtype: str | None, out: Any) -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra("torch", extra="gpu", purpose="torch tensors") from None
+    if rows.dtype.name == "bfloat16":
+        tensor = torch.from_numpy(rows.view("i2")).view(torch.bfloat16)
+    else:
+        tensor = torch.from_numpy(rows)
+    if dtype is not None:
+        tensor = tensor.to(getattr(torch, dtype))
+    return tensor if out is None else out.copy_(tensor)

@@ -134,5 +134,9 @@ class FormatWarning(UserWarning):
     """Something odd in a file that can still be read, such as bytes after its end."""
 
 
+class DeviceWarning(UserWarning):
+    """A device could not be used, and the CPU did the work."""
+
+
 class SizeMismatchWarning(FormatWarning):
     """A file's size is not what its header promises."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.codecs.product import Product
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.files import Source
@@ -29,7 +30,7 @@ from polyvec.kernels.checksum import crc32, crc32_combine
 
 CAPACITY = 32 << 20  # bytes of a buffer: long enough to hide the launch, short enough to start early
 RING = 6
-READ = 1 << 20  # bytes of one pread: a buffer is filled by many threads
+READ = 4 << 20  # bytes of one pread: a buffer is filled by many threads, none of which holds the GIL for long
 DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -76,6 +77,8 @@ def _load(column: Column, memory: Memory, backend: str, dtype: str | None, out: 
     if wanted not in DTYPES:
         raise InputError(f"unknown dtype {wanted!r}; there are {', '.join(DTYPES)}")
     decode = choose(backend, memory)
+    if memory.name != "cupy" and (product := _product_of(column)) is not None:
+        return _by_books(column, product, memory, out, start, stop, wanted)
     buffers = plan.plan_buffers(column, start, stop, CAPACITY) if isinstance(column, FileColumn) else None
     if out is None:
         out = memory.empty(shape, wanted)
@@ -180,6 +183,31 @@ def _by_blocks(column: Column, memory: Any, out: Any, start: int, stop: int, dty
             out[at : at + block.rows] = memory.cupy.asarray(rows).astype(out.dtype)
         else:
             out[at : at + block.rows] = _tensor(memory.torch, rows).to(out.device, out.dtype)
+    return out
+
+
+def _product_of(column: Column) -> Product | None:
+    """The codec of product-quantised rows that can be put together on the device: all but rotated ones."""
+    codec = column.codec if isinstance(column, FileColumn) else None
+    return codec if isinstance(codec, Product) and codec.projection is None else None
+
+
+def _by_books(column: Column, codec: Product, memory: Any, out: Any, start: int, stop: int, dtype: str) -> Any:
+    """Product-quantised rows: codes cross the bus, centroids are looked up on the device."""
+    torch = memory.torch
+    if out is None:
+        out = memory.empty((stop - start, codec.dim), dtype)
+    books = torch.from_numpy(np.ascontiguousarray(codec.books)).to(out.device)
+    parts = torch.arange(codec.parts_count, device=out.device)
+    for block in column.blocks(65536, start=start, stop=stop, reuse=True):
+        codes = block.parts["codes"]
+        if codec.centroids < 256 and codes.size and codes.max() >= codec.centroids:
+            raise Corrupt("a code names no centroid", field="codes", expected=f"below {codec.centroids}", found=int(codes.max()))
+        rows = books[parts, torch.from_numpy(codes).to(out.device).long()].reshape(block.rows, codec.dim)
+        if codec.norms:
+            rows = rows * torch.from_numpy(np.ascontiguousarray(block.parts["norms"])).to(out.device)[:, None]
+        at = block.start - start
+        out[at : at + block.rows] = rows.to(out.dtype)
     return out
 
 
