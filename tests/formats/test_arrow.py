@@ -26,7 +26,9 @@ class TestArrow(ApartSuite):
 
     def samples(self) -> Iterable[Sample]:
         records = [{"text": f"t{i}", "deep": {"a": [i]}} for i in range(5)]
-        full = Collection.from_arrays(vectors(5, 3), vocab=list("abcdé"), ids=range(5), records=records, metadata={"k": [None]})
+        full = Collection.from_arrays(
+            vectors(5, 3), vocab=list("abcdé"), ids=range(5), records=records, metadata={"k": [None]}
+        )
         yield Sample("a file with everything", full)
         yield Sample("a stream", full, suffix=".arrows")
         halves = Collection.from_arrays(vectors(6, 3, np.float16))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +42,7 @@ class Table(ABC):
     size: int  # bytes of the file
     schema: Any
     groups: list[int]  # rows of each group
+    lock: threading.Lock
 
     @property
     def rows(self) -> int:
@@ -94,7 +95,12 @@ class Cursor:
         self._left: Any = None
         self._stream: Iterator[Any] | None = None
 
-    def read(self, start: int, stop: int, rows: int) -> Iterator[tuple[int, Any]]:
+    def read(self, start: int, stop: int, rows: int) -> list[tuple[int, Any]]:
+        """What `walk` gives, all at once: readers that take turns cannot move the cursor under each other."""
+        with self._table.lock:
+            return list(self.walk(start, stop, rows))
+
+    def walk(self, start: int, stop: int, rows: int) -> Iterator[tuple[int, Any]]:
         """Pieces of batches, with the row each starts at, of rows ``start`` to ``stop``."""
         if start >= stop:
             return
@@ -126,8 +132,13 @@ class Cursor:
                             break
                         yield batch
             if found != self._table.groups[number]:
-                raise Corrupt("a group does not have the rows it says", path=self._table.label, field=f"row group {number}",
-                              expected=self._table.groups[number], found=found)  # fmt: skip
+                raise Corrupt(
+                    "a group does not have the rows it says",
+                    path=self._table.label,
+                    field=f"row group {number}",
+                    expected=self._table.groups[number],
+                    found=found,
+                )
 
 
 class TableColumn(Column):
@@ -151,11 +162,13 @@ class TableColumn(Column):
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        most = min(rows or rows_per_block(self.dtype, self.row_shape), rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
+        most = min(
+            rows or rows_per_block(self.dtype, self.row_shape),
+            rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES),
+        )
         stop = self.rows if stop is None else min(stop, self.rows)
         at = start
         while at < stop:
-            # One read at a time, so that another reader of this column does not move the cursor under this one.
             end = min(at + most, stop)
             for first, batch in self._cursor.read(at, end, most):
                 values = rows_of(batch.column(0), self.row_shape, self.dtype, self._table.label, self._stored, first)
@@ -260,7 +273,7 @@ class TableStrings(Strings):
     def _loaded(self) -> Strings:
         pieces: list[bytes] = []
         sizes: list[NDArray[np.int64]] = []
-        for start, batch in self._table.cursor(self._name).read(0, self._table.rows, SCAN_ROWS):
+        for start, batch in self._table.cursor(self._name).walk(0, self._table.rows, SCAN_ROWS):
             array = batch.column(0)
             if array.null_count:
                 _refuse_null(array, self.label, self._name, start, 1)
@@ -316,7 +329,9 @@ class TableRecords(Records):
             value = columns[name][row]
             if name in self._texts:
                 if value is not None:  # null: the record has no such field
-                    record[key] = parse_json(value.encode("utf-8"), path=self._table.label, field=f"{name}, row {place}")
+                    record[key] = parse_json(
+                        value.encode("utf-8"), path=self._table.label, field=f"{name}, row {place}"
+                    )
             else:
                 record[key] = plain(value)
         return record
@@ -364,8 +379,12 @@ def collect(table: Table) -> Collection:
         if unequal is not None:
             raise unequal
         shown = ", ".join(f"{name} ({kinds[name]})" for name in names[:8])
-        raise Unsupported("no column holds lists of numbers", path=table.label, expected="list<float> or fixed_size_list<float>",
-                          found=shown or "no columns")  # fmt: skip
+        raise Unsupported(
+            "no column holds lists of numbers",
+            path=table.label,
+            expected="list<float> or fixed_size_list<float>",
+            found=shown or "no columns",
+        )
     if not columns:
         raise unequal or Unsupported("no column holds numbers", path=table.label)
     for column in columns.values():
@@ -427,7 +446,7 @@ def _sizes(table: Table, name: str, sizes: tuple[int | None, ...]) -> tuple[int,
         return known
     if not table.rows:
         return (0, *known)
-    _, batch = next(table.cursor(name).read(0, 1, 1))
+    _, batch = next(table.cursor(name).walk(0, 1, 1))
     array = batch.column(0)
     if array.null_count:
         _refuse_null(array, table.label, name, 0, 1)
@@ -444,7 +463,7 @@ def _find_ragged(table: Table, name: str, row_shape: tuple[int, ...]) -> None:
     """Name the first row of another length: the file's own counts say that there is one."""
     found = list_type(table.schema.field(name).type)
     assert found is not None
-    for start, batch in table.cursor(name).read(0, table.rows, SCAN_ROWS):
+    for start, batch in table.cursor(name).walk(0, table.rows, SCAN_ROWS):
         rows_of(batch.column(0), row_shape, found[1], table.label, name, start)
     raise Corrupt("lists do not have the values the file counts", path=table.label, field=name)
 
