@@ -146,10 +146,11 @@ struct Job {
         }
         first.push_back(pieces.size());
         left = pieces.size();
+        done = pieces.empty();
     }
 
-    // Reads one stretch; the thread that ends the last one puts the sums together.
-    void work(int fd, std::size_t number) {
+    // Reads one stretch; the thread that ends the last one puts the sums together, and is told that it was.
+    bool work(int fd, std::size_t number) {
         Piece &piece = pieces[number];
         if (!failed.load(std::memory_order_relaxed)) {
             if (const int error = read_all(fd, piece.target, piece.size, piece.offset))
@@ -157,7 +158,9 @@ struct Job {
             else if (check)
                 piece.crc = crc32_of(piece.target, piece.size);
         }
-        if (left.fetch_sub(1) == 1) finish();
+        if (left.fetch_sub(1) != 1) return false;
+        finish();
+        return true;
     }
 
     void finish() {
@@ -178,6 +181,7 @@ struct Job {
     std::size_t next = 0;
     std::atomic<std::size_t> left{0};
     std::atomic<int> failed{0};
+    bool done = false;  // guarded by the filler's lock: only then may the job be dropped
 };
 
 // Threads that fill one buffer after the other, without a pause between them, for as long as a load takes.
@@ -218,7 +222,7 @@ class Filler {
         {
             nb::gil_scoped_release release;
             std::unique_lock lock(mutex_);
-            done_.wait(lock, [&] { return job.left.load() == 0; });
+            done_.wait(lock, [&] { return job.done; });
         }
         const int failed = job.failed.load();
         std::lock_guard lock(mutex_);
@@ -236,9 +240,12 @@ class Filler {
             if (ended_ || job == nullptr) return;
             const std::size_t number = job->next++;
             lock.unlock();
-            job->work(fd_, number);
+            const bool last = job->work(fd_, number);
             lock.lock();
-            if (job->left.load() == 0) done_.notify_all();
+            if (last) {
+                job->done = true;
+                done_.notify_all();
+            }
         }
     }
 
