@@ -31,6 +31,7 @@ from polyvec.kernels.reads import Filler
 
 CAPACITY = 32 << 20  # bytes of a buffer: long enough to hide the launch, short enough to start early
 RING = 8
+SENT = 3  # buffers of the ring that are on their way while the others are filled
 DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -135,17 +136,17 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
         decode(on_device, buffer, out)
         free[slot] = memory.mark()
 
-    workers = threads or len(os.sched_getaffinity(0))
+    workers = threads or max(1, len(os.sched_getaffinity(0)) - 2)  # two cores stay free to drive the device
     with Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
         for number, buffer in enumerate(buffers):
             slot = number % depth
-            while len(waiting) >= depth:
+            while len(waiting) >= max(1, depth - SENT):
                 send(filler)
             if free[slot] is not None:
                 memory.wait(free[slot])
             view = ring[slot][1]
             view[: buffer.table.nbytes] = buffer.table.reshape(-1).view(np.uint8)
-            view[buffer.tiles_at : buffer.total] = plan.tiles_of(buffer.table).reshape(-1).view(np.uint8)
+            plan.tiles_of(buffer.table, view[buffer.tiles_at : buffer.total].view(np.int64).reshape(-1, 2))
             waiting.append((buffer, slot, _start(source, filler, buffer, view, bool(expected))))
         try:
             while waiting:
