@@ -17,6 +17,7 @@ class Memory(Protocol):
     """What the pipeline asks of a framework."""
 
     name: str
+    place_name: str  # which device, so that buffers can be kept for it
 
     def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
         """Page-locked bytes, and a NumPy view of them."""
@@ -54,6 +55,7 @@ class TorchMemory:
             raise DeviceError("torch sees no CUDA device; check the driver (nvidia-smi), or load with device='cpu'")
         self.torch = torch
         self.device = torch.device(device)
+        self.place_name = str(self.device)
         with torch.cuda.device(self.device):
             self.copying = torch.cuda.Stream()
             self.decoding = torch.cuda.Stream()
@@ -112,6 +114,7 @@ class CupyMemory:
         if number >= count:
             raise DeviceError(f"{device}: there are {count} CUDA devices")
         self.cupy = cupy
+        self.place_name = f"cuda:{number}"
         cupy.cuda.Device(number).use()
         self.copying = cupy.cuda.Stream(non_blocking=True)
         self.decoding = cupy.cuda.Stream(non_blocking=True)
@@ -159,6 +162,7 @@ class HostMemory:
     """torch tensors in ordinary memory: the pipeline without a GPU, for tests."""
 
     name = "host"
+    place_name = "cpu"
 
     def __init__(self) -> None:
         self.torch = import_torch()

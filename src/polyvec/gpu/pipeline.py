@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 
 from polyvec.codecs.product import Product
 from polyvec.core.columns import Column, FileColumn
-from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.errors import Corrupt, InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.gpu import plan
 from polyvec.gpu.backends import Decode, choose
 from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory
 from polyvec.kernels.checksum import crc32, crc32_combine
+from polyvec.kernels.reads import Filler
 
 CAPACITY = 32 << 20  # bytes of a buffer: long enough to hide the launch, short enough to start early
-RING = 6
-READ = 4 << 20  # bytes of one pread: a buffer is filled by many threads, none of which holds the GIL for long
+RING = 8
 DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -118,39 +118,43 @@ def _expected(column: FileColumn, start: int, stop: int) -> dict[int, tuple[int,
 
 def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Decode, out: Any, threads: int | None,
          expected: dict[int, tuple[int, int]]) -> None:  # fmt: skip
-    size = max(buffer.total for buffer in buffers)
     depth = min(RING, len(buffers))
-    ring = [(*memory.pinned(size), memory.empty((size,), "uint8")) for _ in range(depth)]
+    ring = _take_ring(memory, depth, max(buffer.total for buffer in buffers))
     free: list[Any] = [None] * depth
     found: dict[int, int] = {}
-    waiting: deque[tuple[plan.Buffer, int, list[tuple[plan.Load, int, Future[int]]]]] = deque()
+    waiting: deque[tuple[plan.Buffer, int, Any]] = deque()
 
-    def send() -> None:
-        buffer, slot, reads = waiting.popleft()
-        for load, length, future in reads:
-            crc = future.result()
-            if load.checked:
-                found[load.chunk] = crc32_combine(found[load.chunk], crc, length) if load.chunk in found else crc
+    def send(filler: Filler | None) -> None:
+        buffer, slot, ticket = waiting.popleft()
+        sums = filler.wait(ticket) if filler is not None else ticket
+        for load, crc in zip(buffer.loads, sums):
+            if load.checked and expected:
+                found[load.chunk] = crc32_combine(found[load.chunk], int(crc), load.size) if load.chunk in found else int(crc)
         pinned, _, on_device = ring[slot]
         memory.after(memory.copy(pinned, on_device, buffer.total))
         decode(on_device, buffer, out)
         free[slot] = memory.mark()
 
-    with ThreadPoolExecutor(threads or min(16, len(os.sched_getaffinity(0)))) as pool:
+    workers = threads or len(os.sched_getaffinity(0))
+    with Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
         for number, buffer in enumerate(buffers):
             slot = number % depth
             while len(waiting) >= depth:
-                send()
+                send(filler)
             if free[slot] is not None:
                 memory.wait(free[slot])
             view = ring[slot][1]
             view[: buffer.table.nbytes] = buffer.table.reshape(-1).view(np.uint8)
-            tiles = plan.tiles_of(buffer.table)
-            view[buffer.tiles_at : buffer.total] = tiles.reshape(-1).view(np.uint8)
-            waiting.append((buffer, slot, list(_submit(pool, source, buffer, view, bool(expected)))))
-        while waiting:
-            send()
-    memory.finish()
+            view[buffer.tiles_at : buffer.total] = plan.tiles_of(buffer.table).reshape(-1).view(np.uint8)
+            waiting.append((buffer, slot, _start(source, filler, buffer, view, bool(expected))))
+        try:
+            while waiting:
+                send(filler)
+        except EOFError as error:
+            raise Truncated(str(error), path=source.label) from None
+        finally:
+            memory.finish()
+    _give_ring(memory, ring)
     for chunk, (crc, offset) in expected.items():
         if found.get(chunk, 0) != crc:
             raise Corrupt("a chunk fails its checksum", path=source.label, offset=offset, field="crc32",
@@ -158,18 +162,37 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
                           remedy="restore the file from its source")  # fmt: skip
 
 
-def _submit(pool: ThreadPoolExecutor, source: Source, buffer: plan.Buffer, view: NDArray[np.uint8],
-            check: bool) -> Iterator[tuple[plan.Load, int, Future[int]]]:  # fmt: skip
-    for load in buffer.loads:
-        for at in range(0, load.size, READ):
-            length = min(READ, load.size - at)
-            target = view[load.at + at : load.at + at + length]
-            yield load, length, pool.submit(_read, source, load.offset + at, target, check and load.checked)
+def _start(source: Source, filler: Filler | None, buffer: plan.Buffer, view: NDArray[np.uint8], check: bool) -> Any:
+    """Begin filling a buffer: a ticket; for a source in memory, the sums themselves."""
+    if filler is None:
+        for load in buffer.loads:
+            source.read_into(load.offset, view[load.at : load.at + load.size])
+        return [crc32(view[load.at : load.at + load.size]) if check and load.checked else 0 for load in buffer.loads]
+    loads = np.array([(load.offset, load.size, load.at) for load in buffer.loads], np.int64).reshape(-1, 3)
+    source.bytes_read += int(loads[:, 1].sum())
+    return filler.submit(loads, view, check=check)
 
 
-def _read(source: Source, offset: int, target: NDArray[np.uint8], check: bool) -> int:
-    source.read_into(offset, target)
-    return crc32(target) if check else 0
+# Pinning memory costs more than a load of a gigabyte: the last ring of each device is kept for the next load.
+_spare: dict[tuple[str, str], list[Any]] = {}
+
+
+def _take_ring(memory: Memory, depth: int, size: int) -> list[Any]:
+    ring = _spare.pop((memory.name, memory.place_name), [])
+    if len(ring) < depth or len(ring[0][1]) < size:
+        size = size if depth < RING else max(size, CAPACITY + (CAPACITY // plan.TILE + plan.MAX_PIECES) * 16)
+        ring = [(*memory.pinned(size), memory.empty((size,), "uint8")) for _ in range(depth)]
+    return ring
+
+
+def _give_ring(memory: Memory, ring: list[Any]) -> None:
+    if memory.name != "host":
+        _spare[memory.name, memory.place_name] = ring
+
+
+def release() -> None:
+    """Free the pinned buffers that are kept between loads."""
+    _spare.clear()
 
 
 def _by_blocks(column: Column, memory: Any, out: Any, start: int, stop: int, dtype: str) -> Any:
