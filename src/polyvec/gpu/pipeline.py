@@ -29,7 +29,7 @@ from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory
 from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.reads import Filler
 
-CAPACITY = 32 << 20  # bytes of a buffer: long enough to hide the launch, short enough to start early
+CAPACITY = 16 << 20  # bytes of a buffer: long enough to hide the launch, short enough to stay in the cache
 RING = 8
 SENT = 3  # buffers of the ring that are on their way while the others are filled
 DTYPES = ("float32", "float16", "bfloat16")
