@@ -122,7 +122,9 @@ class Cvc(Format):
         return [Match(Confidence.SUFFIX, "suffix .cvc; it does not start with CVCF")] if suffix == ".cvc" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        header = read_header(source)
+        return self._collect(read_header(source), source)
+
+    def _collect(self, header: Header, source: Source) -> Collection:
         columns: dict[str, Column] = {spec.name: CvcColumn(header, spec.name, source) for spec in header.columns}
         return Collection(columns, records=read_records(header), metadata=read_metadata(header), notes=header.notes)
 
@@ -168,8 +170,7 @@ class Cvc(Format):
                 yield Finding.of(error)
         yield from check_sections(header)
         if not failed:
-            with self.open(source) as collection:
-                yield from check_rows(collection)
+            yield from check_rows(self._collect(header, source))
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         header = read_header(source)
