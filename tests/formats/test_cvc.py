@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import polyvec as pv
-from polyvec.codecs import SymmetricInt8
+from polyvec import cvc
+from polyvec.codecs import BytePlanes, SymmetricInt8
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn
 from polyvec.core.records import RunRecords
@@ -282,6 +283,31 @@ def test_mixed_compression_is_read_and_kept(tmp_path: Path) -> None:
     assert kept.json["unknown"] == {"deep": [1]}
     with pv.open(tmp_path / "b.cvc") as collection:
         assert np.array_equal(collection.vectors.to_numpy(), expected)
+
+
+def test_scattered_rows_of_a_lossless_file_decode_each_chunk_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = vectors(1000, 4)
+    pv.write(tmp_path / "a.cvc", rows, encoding="lossless", chunk_rows=100, measure=False)
+    decoded = []
+    monkeypatch.setattr(BytePlanes, "decode", lambda *a, real=BytePlanes.decode: decoded.append(1) or real(*a))
+    wanted = np.random.default_rng(1).integers(0, 1000, 300)
+    with pv.open(tmp_path / "a.cvc") as collection:
+        assert np.array_equal(collection.vectors[wanted], rows[wanted]) and len(decoded) == 10
+        decoded.clear()
+        assert np.array_equal(np.concatenate(list(collection.vectors.batches(7))), rows) and len(decoded) <= 30
+
+
+def test_chunk_metadata_that_no_chunk_can_hold_becomes_sections(tmp_path: Path) -> None:
+    cvc.pack_cvc(vectors(10, 2), tmp_path / "a.cvc", chunk_size=4, chunk_metadata=[{"s": 1}, {}, {"s": 3}])
+    pv.convert(tmp_path / "a.cvc", tmp_path / "b.cvc", chunk_rows=6)
+    with pv.open(tmp_path / "b.cvc") as found:
+        assert found.records is not None
+        assert [dict(r) for r in found.records] == [{"s": 1}] * 4 + [{}] * 4 + [{"s": 3}] * 2
+    pv.convert(tmp_path / "a.cvc", tmp_path / "c.cvc")
+    kept = [chunk.entry.get("metadata") for chunk in read_header(pv.Source(tmp_path / "c.cvc")).chunks]
+    assert kept == [{"s": 1}, None, {"s": 3}]
 
 
 # -- what convert keeps
