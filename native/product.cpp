@@ -30,6 +30,7 @@ int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut o
     const float *centroids = books.data();
     float *rows = out.data();
     std::vector<int64_t> bad(std::max<size_t>(1, threads), -1);
+    [[maybe_unused]] const bool stream = width == 2 && parts % 2 == 0 && count * parts * width * sizeof(float) > (4u << 20);
     {
         nb::gil_scoped_release free_threads;
         spread(count, threads, 2048, [=, &bad](size_t start, size_t stop, size_t thread) {
@@ -39,6 +40,17 @@ int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut o
                 if (size < 256)
                     for (size_t p = 0; p < parts; ++p)
                         if (code[p] >= size) { bad[thread] = (int64_t)(i * parts + p); return; }
+#if defined(__x86_64__)
+                if (stream && !((uintptr_t)row % 16)) { // pairs of centroids, past the cache: nobody reads them soon
+                    const __m128 by = _mm_set1_ps(weight ? weight[i] : 1.0f);
+                    for (size_t p = 0; p < parts; p += 2) {
+                        __m128 pair = _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64 *>(centroids + (p * size + code[p]) * 2));
+                        pair = _mm_loadh_pi(pair, reinterpret_cast<const __m64 *>(centroids + ((p + 1) * size + code[p + 1]) * 2));
+                        _mm_stream_ps(row + 2 * p, weight ? _mm_mul_ps(pair, by) : pair);
+                    }
+                    continue;
+                }
+#endif
                 if (width == 2) // the common shape, a 64-bit move each
                     for (size_t p = 0; p < parts; ++p) std::memcpy(row + 2 * p, centroids + (p * size + code[p]) * 2, 8);
                 else if (width == 1)
@@ -49,6 +61,7 @@ int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut o
                 if (weight)
                     for (size_t d = 0; d < parts * width; ++d) row[d] *= weight[i];
             }
+            polyvec::fence_streams();
         });
     }
     for (int64_t b : bad)

@@ -44,13 +44,20 @@ struct Result {
     nb::tuple pack() { return nb::make_tuple(copy_out(indices), copy_out(splits)); }
 };
 
+// FNV-1a 64 over the count as eight bytes and each code point as four. Zero bytes only multiply, so the zero bytes
+// at the end of a small number are one multiplication by a power of the prime.
 inline uint64_t fnv64(const uint32_t *points, size_t n) {
+    constexpr uint64_t prime = 0x100000001b3ull, p2 = prime * prime, p4 = p2 * p2, p8 = p4 * p4;
     uint64_t h = 0xcbf29ce484222325ull;
     auto eat = [&h](uint64_t value, int bytes) {
-        for (int i = 0; i < bytes; ++i) h = (h ^ ((value >> (8 * i)) & 0xFF)) * 0x100000001b3ull;
+        for (int i = 0; i < bytes; ++i) h = (h ^ ((value >> (8 * i)) & 0xFF)) * prime;
     };
-    eat(n, 8);
-    for (size_t i = 0; i < n; ++i) eat(points[i], 4);
+    if (n < 256) h = (h ^ n) * p8;
+    else eat(n, 8);
+    for (size_t i = 0; i < n; ++i) {
+        if (points[i] < 128) h = (h ^ points[i]) * p4;
+        else eat(points[i], 4);
+    }
     return h;
 }
 

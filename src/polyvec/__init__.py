@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from polyvec.core.errors import SizeMismatchWarning as SizeMismatchWarning
     from polyvec.core.errors import Truncated as Truncated
     from polyvec.core.errors import UnknownFormat as UnknownFormat
+    from polyvec.core.errors import UnknownWord as UnknownWord
     from polyvec.core.errors import Unsupported as Unsupported
     from polyvec.core.files import Source as Source
     from polyvec.core.format import Finding as Finding
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from polyvec.verbs.convert import write as write
     from polyvec.verbs.describe import Description as Description
     from polyvec.verbs.describe import describe as describe
+    from polyvec.verbs.embed import embed as embed
     from polyvec.verbs.merge import merge as merge
     from polyvec.verbs.split import sample as sample
     from polyvec.verbs.split import split as split
@@ -66,6 +68,7 @@ _HOMES = {
     "Report": "verbs.verify",
     "describe": "verbs.describe",
     "Description": "verbs.describe",
+    "embed": "verbs.embed",
     "merge": "verbs.merge",
     "split": "verbs.split",
     "sample": "verbs.split",
@@ -86,6 +89,7 @@ _HOMES = {
     "PolyvecError": "core.errors",
     "FormatError": "core.errors",
     "UnknownFormat": "core.errors",
+    "UnknownWord": "core.errors",
     "AmbiguousFormat": "core.errors",
     "Truncated": "core.errors",
     "Corrupt": "core.errors",

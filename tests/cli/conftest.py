@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import polyvec as pv
 from polyvec.cli import run as run_command
+from polyvec.testing.models import write_tiny_folder, write_tiny_model
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +28,23 @@ def example_files(tmp_path_factory):
     pv.write(folder / "truth.ibin", order[:, :20])
     pv.write(folder / "result.ibin", order[:, 1:21])
     pv.split(folder / "vectors.fbin", folder / "shard.fbin", parts=3, sidecar=False)
+    write_tiny_model(folder / "minilm.weights")
+    write_tiny_folder(folder / "all-MiniLM-L6-v2")
+    texts = ["how do i read a zip file", "hello world", "the text of a vector"]
+    (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    golden = Path(__file__).parents[1] / "golden" / "finalfusion"
+    shutil.copy(golden / "simple_meta_norms.fifu", folder / "words.fifu")
+    shutil.copy(golden / "bucket_exp7.fifu", folder / "buckets.fifu")
+    shutil.copy(golden / "pq_proj1_norms1.fifu", folder / "quantized.fifu")
+    (folder / "list.txt").write_text("hello\nNew York\nBerlin\n")
+    (folder / "questions.txt").write_text(": cities\nBerlin Tübingen Zürich Daniël\nBerlin a b c\n")
     return folder
 
 
 @pytest.fixture
 def folder(example_files, tmp_path, monkeypatch):
     for path in example_files.iterdir():
-        shutil.copy(path, tmp_path)
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, tmp_path / path.name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

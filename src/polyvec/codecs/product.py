@@ -129,7 +129,9 @@ def train(
     if not 1 <= bits <= 8:
         raise InputError(f"a code has 1 to 8 bits, not {bits}")
     if count < 1 << bits:
-        raise InputError(f"{bits} bits need at least {1 << bits} rows to train on, and there are {count}; use fewer bits")
+        raise InputError(
+            f"{bits} bits need at least {1 << bits} rows to train on, and there are {count}; use fewer bits"
+        )
     rows = np.array(sample, np.float32, order="C")
     if not np.isfinite(rows).all():
         raise InputError("rows with NaN or infinity cannot be quantised; remove them")

@@ -111,13 +111,13 @@ def triton_decoder(memory: Any) -> Decode:
         tiles = device[buffer.tiles_at : buffer.tiles_at + buffer.tiles * 16].view(torch.int64)
         kinds = buffer.table[:, plan.KIND]
         aligned = bool((buffer.table[:, plan.TARGET] % 16 == 0).all())
-        flags = {"wide": bool((kinds <= plan.BRAIN).any()), "narrow": bool((kinds >= plan.AFFINE).any()), "aligned": aligned}
+        widths = {4 if kind == plan.COPY32 else 2 if kind <= plan.BRAIN else 1 for kind in set(kinds.tolist())}
         usable = device[: len(device) // 4 * 4]
         if memory.name == "host":
-            triton_kernels.launch(usable, table, tiles, out, count=buffer.tiles, **flags)
+            triton_kernels.launch(usable, table, tiles, out, count=buffer.tiles, widths=widths, aligned=aligned)
         else:
             with torch.cuda.stream(memory.decoding):
-                triton_kernels.launch(usable, table, tiles, out, count=buffer.tiles, **flags)
+                triton_kernels.launch(usable, table, tiles, out, count=buffer.tiles, widths=widths, aligned=aligned)
 
     return decode
 

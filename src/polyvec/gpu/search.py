@@ -1,11 +1,11 @@
 """Exact search over compressed rows on a device.
 
-The codes stay as the file has them. One pass computes approximate scores on the matrix units (codes and queries as
-float16, sums in float32) and keeps only the best of each tile of rows; no score matrix is ever written. The k-th best
+The codes stay as the file has them. One pass computes approximate scores on the matrix units (int8 codes against queries
+of 15 bits in exact integers, or float16 against float16 with float32 sums) and keeps only the best of each tile of rows; no score matrix is ever written. The k-th best
 tile bounds the k-th best score from below, so every row that could belong to the answer lies in a tile whose best
 reaches that bound less twice the error; those few rows are scored again in float64 from their decoded values.
 
-Why it is exact: with ``e`` the rounding error of the float16 query, ``|approximate - true| <= margin`` where
+Why it is exact: with ``e`` the rounding error of the query, ``|approximate - true| <= margin`` where
 ``margin = (|e| + |q| (dim + 16) 2^-23) max|a c| + 2^-21 (max|b| |sum q| + max|c|)`` (for a float32 base, kept as
 float16, plus ``|q|`` times the largest rounding error of a row). Let ``t`` be the k-th highest
 tile maximum: k rows have approximate scores of at least ``t``, so the true k-th score is at least ``t - margin``, and a
@@ -54,7 +54,10 @@ class DeviceIndex:
             self.dtype = {"|i1": "int8", "|u1": "uint8", "<f2": "float16"}[dtypes.pop()]
             width = self.dim * (2 if self.dtype == "float16" else 1)
             codes = load_codes(column, self.memory, width)
-            self.codes = codes.view(getattr(self.torch, self.dtype)).reshape(self.rows, self.dim)
+            if self.dtype == "uint8":  # the matrix units multiply signed codes: c - 128, and 128 goes into the minimum
+                codes ^= 0x80
+            view = "int8" if self.dtype == "uint8" else self.dtype
+            self.codes = codes.view(getattr(self.torch, view)).reshape(self.rows, self.dim)
         self._factors(extents, kinds.pop())
         self._extremes()
         self._by_metric: dict[str, tuple[Any, Any, Any, float, float, float, float]] = {}
@@ -89,6 +92,8 @@ class DeviceIndex:
             for name, values in (("scale", [e.codec.scale for e in extents]), ("minimum", [e.codec.minimum for e in extents])):
                 spread = torch.repeat_interleave(torch.tensor(values, dtype=torch.float32), counts)
                 setattr(self, name, spread.to(self.codes.device))
+        elif self.dtype == "uint8":
+            raise InputError("raw uint8 rows are not searched on a device; search on the CPU")
         elif kind is not Raw and self.dtype != "float16":
             raise InputError(f"{kind.__name__} codes cannot be searched on a device; search on the CPU")
 
@@ -97,6 +102,8 @@ class DeviceIndex:
         if self.rounded:
             return self.torch.from_numpy(self.column.take(rows.cpu().numpy())).to(self.codes.device)
         codes = self.codes[rows].to(self.torch.float32)
+        if self.dtype == "uint8":
+            codes += 128
         if self.divisor:
             return codes / np.float32(self.divisor)
         if self.scale is not None:
@@ -125,6 +132,8 @@ class DeviceIndex:
         a = self.scale if self.scale is not None else torch.full((self.rows,), 1.0 / self.divisor if self.divisor else 1.0,
                                                                 device=self.codes.device)  # fmt: skip
         b = self.minimum if self.minimum is not None else torch.zeros_like(a)
+        if self.dtype == "uint8":
+            b = b + 128 * a
         c = torch.zeros_like(a)
         if metric == "cosine":
             inverse = torch.where(self.norms > 0, 1.0 / self.norms, 0.0).float()
@@ -137,25 +146,40 @@ class DeviceIndex:
 
     def search(self, queries: NDArray[Any], k: int, metric: str = "ip") -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Rows and scores of the best k, best first, ties by lowest row: shape (queries, k)."""
-        torch = self.torch
-        device = self.codes.device
-        exact = np.asarray(queries, np.float64)
-        # The factor a belongs to the metric; the rows' own divisor is left out of plain scores and put back in the margin.
-        plain = metric == "ip" and self.scale is None
+        exact = np.ascontiguousarray(queries, np.float64)
+        if metric == "l2" or self.dtype == "float16":
+            return self._in_halves(exact, k, metric)
+        return self._in_integers(exact, k, metric)
+
+    def _in_integers(self, exact: NDArray[np.float64], k: int, metric: str) -> Any:
+        """int8 codes against queries of 15 bits, 128*high + low: both products are exact integers."""
         largest = np.abs(exact).max(axis=1, initial=0.0)
-        unit = np.where(largest > 0, largest, 1.0)
-        rounded = (exact / unit[:, None]).astype(np.float16)
-        error = np.linalg.norm(exact - rounded.astype(np.float64) * unit[:, None], axis=1)
-        length, sums = np.linalg.norm(exact, axis=1), exact.sum(axis=1)
-        margin = self._margin(error, length, sums, metric)
+        step = np.where(largest > 0, largest, 1.0) / (127 * 128)
+        whole = np.rint(exact / step[:, None])
+        high = np.rint(whole / 128)
+        low = whole - 128 * high
+        error = np.linalg.norm(exact - whole * step[:, None], axis=1)
+        sums = exact.sum(axis=1)
+        plain = metric == "ip" and self.scale is None
         factor = 1.0 / self.divisor if self.divisor and plain else 1.0
-        margin = margin / (unit * factor)  # kernels work on queries scaled by 1/unit
-        on_device = torch.from_numpy(rounded).to(device)
-        scaled_sums = torch.from_numpy((sums / unit).astype(np.float32)).to(device)
-        if metric == "l2":
-            # c is not multiplied by the query: scale it per query instead of scaling the query.
-            return self._scored(exact, np.ones_like(unit), exact.astype(np.float16), k, metric)
-        return self._run(exact, on_device, scaled_sums, margin, k, metric, plain)
+        margin = self._margin(error, np.linalg.norm(exact, axis=1), sums, metric) / (step * factor)
+        both = np.stack([high, low]).astype(np.int8)
+        return self._run(exact, both, (sums / step).astype(np.float32), margin, k, metric, plain)
+
+    def _in_halves(self, exact: NDArray[np.float64], k: int, metric: str) -> Any:
+        """float16 queries; for l2 they are not scaled, because its constant does not scale with them."""
+        largest = np.abs(exact).max(axis=1, initial=0.0)
+        unit = np.ones(len(exact)) if metric == "l2" else np.where(largest > 0, largest, 1.0)
+        with np.errstate(over="ignore"):
+            rounded = (exact / unit[:, None]).astype(np.float16)
+        if not np.isfinite(rounded).all():
+            raise InputError("a query has values beyond float16's range; search on the CPU")
+        error = np.linalg.norm(exact - rounded.astype(np.float64) * unit[:, None], axis=1)
+        sums = exact.sum(axis=1)
+        plain = metric == "ip" and self.scale is None
+        factor = 1.0 / self.divisor if self.divisor and plain else 1.0
+        margin = self._margin(error, np.linalg.norm(exact, axis=1), sums, metric) / (unit * factor)
+        return self._run(exact, rounded, (sums / unit).astype(np.float32), margin, k, metric, plain)
 
     def _margin(self, error: Any, length: Any, sums: Any, metric: str) -> NDArray[np.float64]:
         """How far an approximate score may be from the true one, a query; see the module's proof."""
@@ -163,55 +187,65 @@ class DeviceIndex:
         margin = (error + length * (self.dim + 16) * 2.0**-23) * longest + 2.0**-21 * (most_b * np.abs(sums) + most_c)
         return np.asarray(margin + length * self.error * most_a + 1e-30)
 
-    def _scored(self, exact: NDArray[np.float64], unit: Any, rounded: NDArray[np.float16], k: int, metric: str
-                ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
-        """The l2 path: queries are not scaled; those that float16 cannot hold are refused."""
-        if not np.isfinite(rounded).all():
-            raise InputError("a query has values beyond float16's range; search on the CPU")
+    def _send(self, *arrays: NDArray[Any]) -> list[Any]:
+        """Small arrays to the device in one copy."""
         torch = self.torch
-        error = np.linalg.norm(exact - rounded.astype(np.float64), axis=1)
-        length, sums = np.linalg.norm(exact, axis=1), exact.sum(axis=1)
-        margin = self._margin(error, length, sums, metric)
-        device = self.codes.device
-        return self._run(exact, torch.from_numpy(rounded).to(device), torch.from_numpy(sums.astype(np.float32)).to(device),
-                         margin, k, metric, plain=False)  # fmt: skip
+        sizes = [-(-array.nbytes // 16) * 16 for array in arrays]
+        packed = np.zeros(sum(sizes), np.uint8)
+        at = 0
+        for array, size in zip(arrays, sizes):
+            packed[at : at + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            at += size
+        device = torch.from_numpy(packed).to(self.codes.device)
+        found, at = [], 0
+        for array, size in zip(arrays, sizes):
+            part = device[at : at + array.nbytes].view(getattr(torch, array.dtype.name))
+            found.append(part.reshape(array.shape))
+            at += size
+        return found
 
-    def _run(self, exact: NDArray[np.float64], queries: Any, sums: Any, margin: NDArray[np.float64], k: int, metric: str,
-             plain: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
+    def _run(self, exact: NDArray[np.float64], rounded: NDArray[Any], scaled: NDArray[np.float32],
+             margin: NDArray[np.float64], k: int, metric: str, plain: bool
+             ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
         import triton
 
-        from polyvec.gpu.triton_search import best_of_tiles, rows_of_pairs
+        from polyvec.gpu.triton_search import best_of_int8_tiles, best_of_tiles, rows_of_pairs
 
         torch = self.torch
         device = self.codes.device
         a, b, c = self._weights(metric)[:3]
+        asked, queries, sums, bound = self._send(exact, rounded, scaled, margin)
         count = len(exact)
         tiles = triton.cdiv(self.rows, TILE_ROWS)
         best = torch.empty((count, tiles), dtype=torch.float32, device=device)
-        depth = min(128, max(16, triton.next_power_of_2(self.dim)))
-        block = min(128, max(16, triton.next_power_of_2(count)))
-        best_of_tiles[(tiles, triton.cdiv(count, block))](
-            self.codes, queries, a, b, c, sums, best, self.rows, self.dim, count, tiles, ROWS=TILE_ROWS, STEP=STEP,
-            QUERIES=block, DEPTH=depth, PLAIN=plain, WHOLE=self.dim % depth == 0, num_warps=8, num_stages=3,
-        )  # fmt: skip
-        bound = torch.from_numpy(margin).to(device)
+        depth = min(128, max(32, triton.next_power_of_2(self.dim)))
+        integers = queries.dtype == torch.int8
+        block = min(64 if integers else 128, max(16, triton.next_power_of_2(count)))
+        grid = (tiles, triton.cdiv(count, block))
+        shape = {"ROWS": TILE_ROWS, "STEP": STEP, "QUERIES": block, "DEPTH": depth, "PLAIN": plain,
+                 "WHOLE": self.dim % depth == 0, "num_warps": 4, "num_stages": 3 if integers else 2}  # fmt: skip
+        if integers:
+            best_of_int8_tiles[grid](self.codes, queries[0], queries[1], a, b, c, sums, best, self.rows, self.dim, count,
+                                     tiles, ONCE=self.dim <= depth, **shape)  # fmt: skip
+            queries = queries[0].to(torch.float32) * 128 + queries[1]
+        else:
+            best_of_tiles[grid](self.codes, queries, a, b, c, sums, best, self.rows, self.dim, count, tiles, **shape)
         floor = self._floor(best, k, bound)
         pair_query, pair_tile = torch.nonzero(best >= floor[:, None], as_tuple=True)
         room = max(65536, 64 * count * k)
         while True:
             found = torch.zeros(1, dtype=torch.int32, device=device)
-            out_query = torch.empty(room, dtype=torch.int64, device=device)
-            out_row = torch.empty(room, dtype=torch.int64, device=device)
+            out = torch.empty((2, room), dtype=torch.int64, device=device)
             if len(pair_query):
                 rows_of_pairs[(len(pair_query),)](
-                    self.codes, queries, a, b, c, sums, pair_query, pair_tile, floor, found, out_query, out_row, self.rows,
+                    self.codes, queries, a, b, c, sums, pair_query, pair_tile, floor, found, out[0], out[1], self.rows,
                     self.dim, room, ROWS=TILE_ROWS, STEP=STEP, DEPTH=depth, PLAIN=plain, num_warps=4,
                 )  # fmt: skip
             total = int(found.item())
             if total <= room:
                 break
             room = total
-        return self._rerank(exact, out_query[:total], out_row[:total], k, metric)
+        return self._rerank(asked, out[0, :total], out[1, :total], k, metric)
 
     def _floor(self, best: Any, k: int, margin: Any) -> Any:
         """For each query, the approximate score below which no row of the answer lies."""
@@ -223,11 +257,10 @@ class DeviceIndex:
         lowered = kth.double() - 2 * margin
         return torch.nextafter(lowered.float(), torch.tensor(float("-inf"), device=best.device))
 
-    def _rerank(self, exact: NDArray[np.float64], query: Any, row: Any, k: int, metric: str
+    def _rerank(self, asked: Any, query: Any, row: Any, k: int, metric: str
                 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
         """float64 scores of the candidates, and the best k of each query."""
         torch = self.torch
-        asked = torch.from_numpy(exact).to(self.codes.device)
         keys = torch.empty(len(row), dtype=torch.float64, device=self.codes.device)
         for at in range(0, len(row), CHUNK):
             part = slice(at, at + CHUNK)
@@ -240,8 +273,9 @@ class DeviceIndex:
                 if metric == "cosine":
                     norms = self.norms[row[part]] * torch.linalg.vector_norm(q, dim=1)
                     keys[part] = torch.where(norms > 0, keys[part] / norms, 0.0)
-        queries, found, scores = query.cpu().numpy(), row.cpu().numpy(), keys.cpu().numpy()
+        both = torch.stack([query, row, keys.view(torch.int64)]).cpu().numpy()  # one copy back
+        queries, found, scores = both[0], both[1], both[2].view(np.float64)
         order = np.lexsort((found, -scores, queries))
-        starts = np.searchsorted(queries[order], np.arange(len(exact)))
+        starts = np.searchsorted(queries[order], np.arange(len(asked)))
         chosen = order[starts[:, None] + np.arange(k)[None, :]]
         return found[chosen], -scores[chosen] if metric == "l2" else scores[chosen]

@@ -44,6 +44,56 @@ def best_of_tiles(
 
 
 @triton.jit
+def best_of_int8_tiles(
+    codes_ptr, high_ptr, low_ptr, a_ptr, b_ptr, c_ptr, sums_ptr, best_ptr, rows, dim, query_count, tile_count,
+    ROWS: tl.constexpr, STEP: tl.constexpr, QUERIES: tl.constexpr, DEPTH: tl.constexpr, PLAIN: tl.constexpr,
+    WHOLE: tl.constexpr, ONCE: tl.constexpr,
+):  # fmt: skip
+    """As `best_of_tiles` for int8 codes, all in integers: a query is 128*high + low, and both products are exact."""
+    tile = tl.program_id(0)
+    query = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
+    known = query < query_count
+    depth = tl.arange(0, DEPTH)
+    best = tl.full([QUERIES], float("-inf"), tl.float32)
+    sums = tl.load(sums_ptr + query, mask=known, other=0.0)
+    if ONCE:
+        inside = depth < dim
+        wanted = known[:, None] & inside[None, :]
+        high = tl.load(high_ptr + query[:, None] * dim + depth[None, :], mask=wanted, other=0)
+        low = tl.load(low_ptr + query[:, None] * dim + depth[None, :], mask=wanted, other=0)
+    for step in range(0, ROWS, STEP):
+        row = tile.to(tl.int64) * ROWS + step + tl.arange(0, STEP)
+        there = row < rows
+        coarse = tl.zeros([STEP, QUERIES], tl.int32)
+        fine = tl.zeros([STEP, QUERIES], tl.int32)
+        if ONCE:
+            if WHOLE:
+                x = tl.load(codes_ptr + row[:, None] * dim + depth[None, :], mask=there[:, None], other=0)
+            else:
+                x = tl.load(codes_ptr + row[:, None] * dim + depth[None, :], mask=there[:, None] & (depth < dim)[None, :], other=0)
+            coarse = tl.dot(x, tl.trans(high), coarse, out_dtype=tl.int32)
+            fine = tl.dot(x, tl.trans(low), fine, out_dtype=tl.int32)
+        else:
+            for at in range(0, dim, DEPTH):
+                inside = at + depth < dim
+                wanted = known[:, None] & inside[None, :]
+                x = tl.load(codes_ptr + row[:, None] * dim + (at + depth)[None, :], mask=there[:, None] & inside[None, :], other=0)
+                h = tl.load(high_ptr + query[:, None] * dim + (at + depth)[None, :], mask=wanted, other=0)
+                low = tl.load(low_ptr + query[:, None] * dim + (at + depth)[None, :], mask=wanted, other=0)
+                coarse = tl.dot(x, tl.trans(h), coarse, out_dtype=tl.int32)
+                fine = tl.dot(x, tl.trans(low), fine, out_dtype=tl.int32)
+        score = coarse.to(tl.float32) * 128.0 + fine.to(tl.float32)
+        if not PLAIN:
+            a = tl.load(a_ptr + row, mask=there, other=0.0)
+            b = tl.load(b_ptr + row, mask=there, other=0.0)
+            c = tl.load(c_ptr + row, mask=there, other=0.0)
+            score = a[:, None] * score + b[:, None] * sums[None, :] + c[:, None]
+        score = tl.where(there[:, None], score, float("-inf"))
+        best = tl.maximum(best, tl.max(score, axis=0))
+    tl.store(best_ptr + query.to(tl.int64) * tile_count + tile, best, mask=known)
+
+
+@triton.jit
 def rows_of_pairs(
     codes_ptr, queries_ptr, a_ptr, b_ptr, c_ptr, sums_ptr, pair_query_ptr, pair_tile_ptr, floor_ptr, count_ptr, out_query_ptr,
     out_row_ptr, rows, dim, room, ROWS: tl.constexpr, STEP: tl.constexpr, DEPTH: tl.constexpr, PLAIN: tl.constexpr,

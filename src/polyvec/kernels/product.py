@@ -19,9 +19,7 @@ from polyvec.kernels.strings import Floats, Longs
 Codes = npt.NDArray[np.uint8]
 
 
-def decode_product(
-    codes: Codes, books: Floats, *, weights: Floats | None = None, out: Floats | None = None
-) -> Floats:
+def decode_product(codes: Codes, books: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
     """Rows (n, parts * width) from codes (n, parts) and codebooks (parts, centroids, width).
 
     `weights`, one a row, multiply them. A code without a centroid is an IndexError that names its flat position.
@@ -63,7 +61,8 @@ def rotate_rows(rows: Floats, turn: Floats, *, out: Floats | None = None) -> Flo
 def make_tables(query: Floats, books: Floats) -> Floats:
     """The products of the query's parts with every centroid: (parts, centroids)."""
     parts, _, width = books.shape
-    return np.einsum("pcw,pw->pc", books, query.reshape(parts, width)).astype(np.float32)
+    tables: Floats = np.einsum("pcw,pw->pc", books, query.reshape(parts, width)).astype(np.float32)
+    return tables
 
 
 def score_product(codes: Codes, tables: Floats, rows: Longs) -> Floats:
