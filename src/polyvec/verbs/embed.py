@@ -125,7 +125,12 @@ def embed_corpus(
     work = _Work(Path(f"{os.fspath(target)}.embedding" if os.fspath(target) != "-" else ".stdout.embedding"), width)
     started = time.perf_counter()
     resumed = work.begin(fingerprint, resume=resume)
-    _run(corpus, work, model, prompt, truncate_dim, records, progress, started)
+    try:
+        _run(corpus, work, model, prompt, truncate_dim, records, progress, started)
+    except BaseException:
+        if not work.texts:  # nothing is done that a repeated command could go on from
+            work.discard()
+        raise
     seconds = time.perf_counter() - started
     if not work.texts:
         work.discard()
