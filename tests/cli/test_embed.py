@@ -19,7 +19,7 @@ def test_embedding_says_how_many_texts_were_cut(cli, folder):
 
 
 def test_the_json_receipt_holds_the_counts(cli):
-    code, out, err = cli("embed", "texts.jsonl", "o.npy", "-m", "minilm.weights", "--engine", "numpy", "--json")
+    code, out, _err = cli("embed", "texts.jsonl", "o.npy", "-m", "minilm.weights", "--engine", "numpy", "--json")
     found = json.loads(out)
     assert code == 0 and found["texts"] == 3 and found["truncated"] == 0 and found["receipt"]["rows"] == 3
     with pv.open("o.npy") as c:
@@ -59,7 +59,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(cli, folder):
         (("model", "info", "vectors.fbin"), 1),
         (("model", "export", "vectors.fbin", "-o", "out"), 1),
     ):
-        found, out, err = cli(*arguments)
+        found, _out, err = cli(*arguments)
         assert found == code, (arguments, err)
         assert err.count("\n") == 1 and "Traceback" not in err
     assert not list(folder.glob("o.*")) and not (folder / "x.weights").exists()
@@ -67,7 +67,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(cli, folder):
 
 def test_models_are_listed_and_described(cli, folder):
     (folder / "broken.weights").write_bytes(b"EMBD nonsense")
-    code, out, err = cli("model", "list")
+    code, out, _err = cli("model", "list")
     assert code == 0 and "minilm.weights" in out and "cannot be read" in out
     found = json.loads(cli("model", "list", "--json")[1])
     assert {"minilm.weights", "broken.weights"} <= {model["path"] for model in found}
@@ -78,5 +78,5 @@ def test_models_are_listed_and_described(cli, folder):
 
 
 def test_layout_shows_every_tensor(cli):
-    code, out, err = cli("info", "minilm.weights", "--layout")
+    code, out, _err = cli("info", "minilm.weights", "--layout")
     assert code == 0 and "encoder.layer.1.output.dense.weight" in out and "special tokens" in out and "footer" in out
