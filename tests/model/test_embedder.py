@@ -128,6 +128,12 @@ def test_max_seq_length_counts_tokens_with_cls_and_sep(tiny: Path) -> None:
         assert embedder.max_seq_length == 64
 
 
+def test_the_default_length_gives_way_to_the_models_own(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "m.weights", max_seq_length="16")
+    with Embedder(path, engine="numpy") as own, Embedder(path, engine="numpy", max_seq_length=40) as asked:
+        assert (own.max_seq_length, asked.max_seq_length) == (16, 40)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
