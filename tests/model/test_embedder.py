@@ -210,6 +210,18 @@ def test_missing_bad_or_vocabulary_less_weights_are_told(tmp_path: Path) -> None
         Embedder(bare, engine="numpy", vocabulary=["x"] * len(tiny_tokens()))
 
 
+@pytest.mark.parametrize("odd", ["", "a b", "$A", "x:1:2", "\n"])
+def test_special_tokens_may_be_called_anything(tmp_path: Path, odd: str) -> None:
+    tokens = tiny_tokens()
+    tokens[2:4] = [odd, odd + "x"]
+    specials = {"pad_id": 0, "unk_id": 1, "cls_id": 2, "sep_id": 3, "mask_id": 4}
+    metadata = {**tiny_metadata(), "special_tokens": specials}
+    pv.write(tmp_path / "odd.weights", tiny_tensors(tiny_metadata()), vocab=tokens, metadata=metadata)
+    with Embedder(tmp_path / "odd.weights", engine="numpy") as embedder:
+        ids = embedder.tokenizer.encode("zip")
+        assert (ids[0], ids[-1]) == (2, 3)
+
+
 def test_checksums_are_compared_where_asked(tmp_path: Path, tiny: Path) -> None:
     data = bytearray(tiny.read_bytes())
     data[-20] ^= 1
