@@ -199,7 +199,7 @@ class Embedder:
         lengths = [len(row) for row in ids]
         # Few tokens are split among the workers rather than left to one of them.
         budget = max(128, min(engine.budget, -(-sum(lengths) // engine.workers)))
-        batches = plan_batches(lengths, budget=budget, batch_size=batch_size)
+        batches = plan_batches(lengths, budget=budget, batch_size=batch_size, whole=engine.whole)
 
         def run(rows: NDArray[np.int64]) -> int:
             batch = make_batch(rows, ids, self.tokenizer.pad_id)
