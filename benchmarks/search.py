@@ -87,7 +87,9 @@ def limits(rows: Any, queries: Any) -> None:
         from polyvec.neighbors.scan import tiles_pay
 
         if tiles_pay():
-            codes = (rows[:, :] * 20).clip(-127, 127).astype(np.int8)
+            codes = np.empty(rows.shape, np.int8)
+            for at in range(0, len(rows), 8192):
+                codes[at : at + 8192] = (rows[at : at + 8192] * 20).clip(-127, 127)
             packed = numkong.dots_pack((queries * 20).clip(-127, 127).astype(np.int8))
             out = numkong.empty((256, len(queries)), dtype="int32")
 
@@ -166,11 +168,12 @@ def stream(scale: int, folder: Path) -> None:
     wall, cpu, _ = best(lambda: pv.search(part, queries, 100, "l2", threads=THREADS), 2)
     show(f"in memory, {len(part):,} rows", wall, cpu)
     code = f"""
-import resource, time, polyvec as pv
+import time, polyvec as pv
 start, cpu = time.perf_counter(), time.process_time()
 pv.search({str(path)!r}, {str(folder / "queries.fbin")!r}, 100, "l2", threads={THREADS})
 wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-print(wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(wall, cpu, peak)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     wall2, cpu2, peak = map(float, done.stdout.split())

@@ -4,7 +4,9 @@
 namespace nb = nanobind;
 
 void bind_casts(nb::module_ &m);
+void bind_reads(nb::module_ &m);
 void bind_planes(nb::module_ &m);
+void bind_centroids(nb::module_ &m);
 void bind_filters(nb::module_ &m);
 void bind_rescores(nb::module_ &m);
 void bind_shadows(nb::module_ &m);
@@ -18,7 +20,9 @@ void bind_subwords(nb::module_ &m);
 NB_MODULE(_native, m) {
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
     bind_casts(m);
+    bind_reads(m);
     bind_planes(m);
+    bind_centroids(m);
     bind_filters(m);
     bind_rescores(m);
     bind_shadows(m);

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from polyvec.verbs.convert import write as write
     from polyvec.verbs.describe import Description as Description
     from polyvec.verbs.describe import describe as describe
+    from polyvec.verbs.embed import embed as embed
     from polyvec.verbs.merge import merge as merge
     from polyvec.verbs.split import sample as sample
     from polyvec.verbs.split import split as split
@@ -67,6 +68,7 @@ _HOMES = {
     "Report": "verbs.verify",
     "describe": "verbs.describe",
     "Description": "verbs.describe",
+    "embed": "verbs.embed",
     "merge": "verbs.merge",
     "split": "verbs.split",
     "sample": "verbs.split",

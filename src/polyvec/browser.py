@@ -1,9 +1,11 @@
 """The ``.i8bin`` community's own API: export a collection for the browser, read an export back.
 
+>>> import numpy as np
 >>> from polyvec.browser import export_for_browser, load_browser_index
->>> done = export_for_browser(rows, "index_out", records=cards)
->>> load_browser_index("index_out").search(0, k=1)[0].row
-0
+>>> cards = [{"name": name, "set": "lea", "image_url": "", "card_url": ""} for name in ("Ankh", "Bog", "Crypt")]
+>>> done = export_for_browser(np.eye(3, 512, dtype=np.float32), "index_out", records=cards)
+>>> load_browser_index("index_out").search(1, k=1)[0].record["name"]
+'Bog'
 
 Also ``python -m polyvec.browser --input-dir IN --output-dir OUT``.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import polyvec as pv
 from polyvec.cli import run as run_command
+from polyvec.testing.models import write_tiny_folder, write_tiny_model
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +28,10 @@ def example_files(tmp_path_factory):
     pv.write(folder / "truth.ibin", order[:, :20])
     pv.write(folder / "result.ibin", order[:, 1:21])
     pv.split(folder / "vectors.fbin", folder / "shard.fbin", parts=3, sidecar=False)
+    write_tiny_model(folder / "minilm.weights")
+    write_tiny_folder(folder / "all-MiniLM-L6-v2")
+    texts = ["how do i read a zip file", "hello world", "the text of a vector"]
+    (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     golden = Path(__file__).parents[1] / "golden" / "finalfusion"
     shutil.copy(golden / "simple_meta_norms.fifu", folder / "words.fifu")
     shutil.copy(golden / "bucket_exp7.fifu", folder / "buckets.fifu")
@@ -38,7 +44,7 @@ def example_files(tmp_path_factory):
 @pytest.fixture
 def folder(example_files, tmp_path, monkeypatch):
     for path in example_files.iterdir():
-        shutil.copy(path, tmp_path)
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, tmp_path / path.name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -29,7 +29,9 @@ def vecs_bytes(rows: np.ndarray) -> bytes:
 class TestTruth:
     @pytest.mark.parametrize("name", ["gt.truth", "gt.gt", "gt.ibin", "gt.bin", "gt", "gt.fbin", "gt.ibin.crop_nb_5"])
     @pytest.mark.parametrize("wide", [False, True])
-    def test_ids_and_distances_are_told_by_the_size_whatever_the_name(self, tmp_path: Path, name: str, wide: bool) -> None:
+    def test_ids_and_distances_are_told_by_the_size_whatever_the_name(
+        self, tmp_path: Path, name: str, wide: bool
+    ) -> None:
         path = tmp_path / name
         path.write_bytes(truth_bytes(IDS, DISTANCES, wide))
         with pv.open(path) as c:
@@ -46,7 +48,9 @@ class TestTruth:
 
     def test_cuvs_keeps_two_plain_files(self, tmp_path: Path) -> None:
         (tmp_path / "groundtruth.neighbors.ibin").write_bytes(truth_bytes(IDS, None))
-        (tmp_path / "groundtruth.distances.fbin").write_bytes(struct.pack("<II", *DISTANCES.shape) + DISTANCES.tobytes())
+        (tmp_path / "groundtruth.distances.fbin").write_bytes(
+            struct.pack("<II", *DISTANCES.shape) + DISTANCES.tobytes()
+        )
         with pv.open(tmp_path / "groundtruth.neighbors.ibin") as c:
             assert c.main == "ids" and np.array_equal(c.vectors, IDS)
         with pv.open(tmp_path / "groundtruth.distances.fbin") as c:
@@ -207,10 +211,19 @@ class TestSparse:
 
     @pytest.mark.parametrize(
         "at, code, value, message",
-        [(0, "<q", -1, "no matrix"), (8, "<q", 2**40, "no matrix"), (16, "<q", 2**60, "no matrix"), (24, "<q", 1, "indptr"),
-         (40, "<q", 2**40, "indptr"), (24 + 56, "<i", 11, "outside the matrix"), (24 + 56, "<i", -1, "outside the matrix")],
-    )  # fmt: skip
-    def test_numbers_that_contradict_are_corrupt(self, tmp_path: Path, at: int, code: str, value: int, message: str) -> None:
+        [
+            (0, "<q", -1, "no matrix"),
+            (8, "<q", 2**40, "no matrix"),
+            (16, "<q", 2**60, "no matrix"),
+            (24, "<q", 1, "indptr"),
+            (40, "<q", 2**40, "indptr"),
+            (24 + 56, "<i", 11, "outside the matrix"),
+            (24 + 56, "<i", -1, "outside the matrix"),
+        ],
+    )
+    def test_numbers_that_contradict_are_corrupt(
+        self, tmp_path: Path, at: int, code: str, value: int, message: str
+    ) -> None:
         data = bytearray(self.data())
         data[at : at + struct.calcsize(code)] = struct.pack(code, value)
         (tmp_path / "m.csr").write_bytes(data)
@@ -250,7 +263,10 @@ class TestVecs:
         data = bytearray(vecs_bytes(np.ones((4, 3), np.float32)))
         data[32:36] = struct.pack("<i", 2)
         (tmp_path / "x.fvecs").write_bytes(data)
-        with pv.open(tmp_path / "x.fvecs") as c, pytest.raises(pv.Corrupt, match="row 2 d at byte 32; expected 3, found 2"):
+        with (
+            pv.open(tmp_path / "x.fvecs") as c,
+            pytest.raises(pv.Corrupt, match="row 2 d at byte 32; expected 3, found 2"),
+        ):
             c.vectors.to_numpy()
         assert not pv.verify(tmp_path / "x.fvecs").ok
 
@@ -290,5 +306,11 @@ def test_a_cropped_download_is_read_by_the_suffix_before_the_mark(tmp_path: Path
 
 def test_every_suffix_of_the_family_names_its_format() -> None:
     c = pv.Collection.from_arrays({"ids": IDS})
-    for suffix, name in ((".truth", "truth"), (".gt", "truth"), (".range", "ranges"), (".csr", "csr"), (".fvecs", "vecs")):
+    for suffix, name in (
+        (".truth", "truth"),
+        (".gt", "truth"),
+        (".range", "ranges"),
+        (".csr", "csr"),
+        (".fvecs", "vecs"),
+    ):
         assert resolve_target(f"x{suffix}", c, None)[0].name == name

@@ -20,6 +20,7 @@ from polyvec.testing.apart import ApartSuite, in_child
 
 h5py = pytest.importorskip("h5py")
 
+
 class TestHdf5(ApartSuite):
     format = FORMAT
     library = "HDF5"

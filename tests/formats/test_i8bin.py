@@ -28,18 +28,18 @@ class TestI8bin(FormatSuite):
     def samples(self) -> Iterator[Sample]:
         level = 0.6 / 127
         yield Sample("one row", Collection.from_arrays(unit(1)), tolerance=level)
-        yield Sample("some rows", Collection.from_arrays(unit(3)), tolerance=level)
         yield Sample("another dimension", Collection.from_arrays(unit(5, 48)), tolerance=level)
-        yield Sample("codes as they are", _reopened(unit(2, seed=4)))
-        long = Collection.from_arrays(3 * unit(2))
-        yield Sample("normalised", long, options={"normalize": True}, tolerance=level, expected=_reopened(unit(2)))
-        words = Collection.from_arrays(unit(2), vocab=["a", "b"], records=[{"n": 1}, {"n": 2}])
+        yield Sample("codes as they are", _reopened(unit(5, 32, seed=4)))
+        long = Collection.from_arrays(3 * unit(2, 16))
+        yield Sample("normalised", long, options={"normalize": True}, tolerance=level, expected=_reopened(unit(2, 16)))
+        words = Collection.from_arrays(unit(2, 16), vocab=["a", "b"], records=[{"n": 1}, {"n": 2}])
         yield Sample("with all that goes into sidecars", words, tolerance=level)
 
 
 def _reopened(rows: np.ndarray) -> Collection:
     """Rows that are levels already: what an i8bin file gives."""
-    return FORMAT.open(MemorySource(quantize_rows(rows).codes.tobytes(), "x.i8bin"))
+    source = MemorySource(quantize_rows(rows).codes.tobytes(), "x.i8bin")
+    return FORMAT.open(source, dim=rows.shape[1])
 
 
 def test_a_headerless_file_and_one_with_a_header_are_told_apart(tmp_path: Path):
@@ -164,3 +164,26 @@ def test_the_dimension_can_be_said(tmp_path: Path):
         assert (c.rows, c.dim) == (6, 64)
     with pytest.raises(pv.InputError):
         pv.open(tmp_path / "a.i8bin", dim=0)
+
+
+def test_the_commands_take_it_like_any_other_format(tmp_path: Path, capsys):
+    from polyvec.cli import run
+
+    pv.write(tmp_path / "a.fbin", unit(7))
+    source, target = str(tmp_path / "a.fbin"), str(tmp_path / "a.i8bin")
+    assert run(["convert", source, target]) == 0
+    assert "int8 (norm rounding)" in capsys.readouterr().out
+    assert run(["info", target, "--layout"]) == 0
+    told = capsys.readouterr().out
+    assert "i8bin" in told and "7 x 512" in told and "value = code / 127" in told
+    assert run(["verify", target]) == 0
+    assert run(["convert", target, str(tmp_path / "b.npy")]) == 0
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "b.npy"), np.fromfile(target, np.int8).reshape(7, 512).astype(np.float32) / np.float32(127)
+    )
+    Path(target).write_bytes(Path(target).read_bytes()[:-1])
+    assert run(["verify", target]) == 1
+    pv.write(tmp_path / "long.fbin", 2 * unit(3))
+    assert run(["convert", str(tmp_path / "long.fbin"), str(tmp_path / "c.i8bin")]) == 2
+    assert "--normalize" in capsys.readouterr().err
+    assert run(["convert", str(tmp_path / "long.fbin"), str(tmp_path / "c.i8bin"), "-o", "normalize=true"]) == 0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import polyvec as pv
 from polyvec.core.collection import Collection
@@ -22,7 +25,9 @@ ROWS = vectors(30, 4)
 
 
 def full_collection(rows: int = 7) -> Collection:
-    records = [{"text": f"t{i}", "n": i, "x": i / 3, "flag": i % 2 == 0, "none": None, "deep": {"a": [i]}} for i in range(rows)]
+    records = [
+        {"text": f"t{i}", "n": i, "x": i / 3, "flag": i % 2 == 0, "none": None, "deep": {"a": [i]}} for i in range(rows)
+    ]
     del records[2]["text"]
     records[3]["text"] = None
     records[4]["n"] = "four"
@@ -74,7 +79,9 @@ def test_every_kind_of_list_is_read(tmp_path: Path, kind: str, value: str) -> No
 
 def test_vectordbbench_files_are_read(tmp_path: Path) -> None:
     train = written(tmp_path / "train.parquet", {"id": np.arange(30), "emb": lists(ROWS)})
-    truth = written(tmp_path / "neighbors.parquet", {"id": np.arange(2), "neighbors_id": lists(np.eye(2, 5, dtype=int), pa.int64())})
+    truth = written(
+        tmp_path / "neighbors.parquet", {"id": np.arange(2), "neighbors_id": lists(np.eye(2, 5, dtype=int), pa.int64())}
+    )
     with pv.open(train) as c:
         assert c.main == "emb" and c.ids is not None and c.ids[3] == 3 and c.records is None
     with pv.open(truth) as c:
@@ -128,7 +135,7 @@ def test_ragged_lists_are_one_clear_line(tmp_path: Path, group: int) -> None:
     values = ROWS.tolist()
     values[17] = values[17][:3]
     path = written(tmp_path / "x.parquet", {"emb": pa.array(values, pa.list_(pa.float32()))}, row_group_size=group)
-    with pytest.raises(pv.Corrupt, match="lists differ in length .*emb, row 17; expected 4 values, found 3 values"):
+    with pytest.raises(pv.Corrupt, match=r"lists differ in length .*emb, row 17; expected 4 values, found 3 values"):
         pv.open(path)
 
 
@@ -191,7 +198,9 @@ def test_groups_bound_the_memory_and_statistics_are_left_to_other_columns(tmp_pa
     assert about.row_group(0).column(0).is_stats_set and not about.row_group(0).column(1).is_stats_set
 
 
-@pytest.mark.parametrize("option", [{"compression": "zip"}, {"layout": "mine"}, {"group_rows": 0}, {"encoding": "int8"}])
+@pytest.mark.parametrize(
+    "option", [{"compression": "zip"}, {"layout": "mine"}, {"group_rows": 0}, {"encoding": "int8"}]
+)
 def test_bad_options_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
     with pytest.raises(pv.InputError):
         pv.write(tmp_path / "x.parquet", ROWS, **option)
@@ -204,3 +213,55 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
         pv.open(tmp_path / "x.parquet")
     with pytest.raises(pv.MissingExtra):
         pv.write(tmp_path / "y.parquet", ROWS)
+
+
+def test_a_giant_row_group_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    rows = vectors(10_000, 1024)
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), 1024)
+    path = written(tmp_path / "x.parquet", {"emb": flat}, compression="none", use_dictionary=False)
+    del flat
+    before, most = pa.total_allocated_bytes(), 0
+    with pv.open(path) as c:
+        for block in c.vectors.blocks(256):
+            assert np.array_equal(block.decode(), rows[block.start : block.start + block.rows])
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert 0 < most < rows.nbytes // 2
+
+
+def test_a_value_that_json_cannot_hold_is_one_clear_line(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.parquet", {"emb": lists(ROWS), "score": [float("nan")] * 30})
+    with pytest.raises(pv.InputError, match=r"cannot be kept beside the output as JSON.*--no-sidecar"):
+        pv.convert(path, tmp_path / "x.fbin")
+    assert not (tmp_path / "x.fbin").exists()
+    pv.convert(path, tmp_path / "y.parquet")
+    with pv.open(tmp_path / "y.parquet") as c:
+        assert np.isnan(c.records[0]["score"])
+
+
+def test_a_name_that_begins_like_another_is_not_taken_for_it(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "x.parquet", {"emb.x": lists(ROWS * 3), "emb": lists(ROWS), "id.x": ["n"] * 30, "id": range(30)}
+    )
+    with pv.open(path) as c:
+        assert np.array_equal(c["emb"], ROWS) and np.array_equal(c["emb.x"], ROWS * 3)
+        assert c.ids[7] == 7 and c.records[0] == {"id.x": "n"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=4), min_size=1, max_size=6),
+    st.sampled_from(["parquet", "arrow"]),
+)
+def test_any_records_come_back_as_they_were(records: list[dict[str, Any]], suffix: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"x.{suffix}"
+        pv.write(path, vectors(len(records), 2), records=records, vocab=[f"{r}" for r in records], durable=False)
+        with pv.open(path) as c:
+            assert [dict(r) for r in c.records] == records and list(c.vocab) == [f"{r}" for r in records]

@@ -27,7 +27,12 @@ class TestSafetensors(FormatSuite):
         yield Sample("many", Collection.from_arrays(many, metadata={"format": "pt", "n": [1, None], "polyvec": "x"}))
         yield Sample("no rows", Collection.from_arrays(vectors(0, 3)))
         rounded = vectors(4, 3).astype(np.float16)
-        yield Sample("halves", Collection.from_arrays(vectors(4, 3)), encoding="float16", expected=Collection.from_arrays(rounded))
+        yield Sample(
+            "halves",
+            Collection.from_arrays(vectors(4, 3)),
+            encoding="float16",
+            expected=Collection.from_arrays(rounded),
+        )
 
 
 def built(header: Any, data: bytes) -> bytes:

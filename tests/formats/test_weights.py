@@ -17,7 +17,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.errors import Corrupt, FormatError, FormatWarning, InputError, Truncated, Unsupported
 from polyvec.core.files import Source
 from polyvec.formats.weights import FORMAT, read_model, read_tensor
-from polyvec.formats.weights.sections import Contents, hash_name
+from polyvec.formats.weights.records import Contents, hash_name
 from polyvec.kernels import available_paths, use_path
 from polyvec.testing import FormatSuite, Sample, vectors
 
@@ -44,9 +44,11 @@ class TestWeights(FormatSuite):
         words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "é"]
         yield Sample("plain vectors", Collection.from_arrays(rows))
         model = {"a": vectors(3, 2), WORDS: rows, "bias": rows[0]}
-        yield Sample("words", Collection.from_arrays(model, vocab=words, main=WORDS, metadata={"model_name": "m", "n": 3}))
+        yield Sample(
+            "words", Collection.from_arrays(model, vocab=words, main=WORDS, metadata={"model_name": "m", "n": 3})
+        )
         typed = {str(np.dtype(kind)): vectors(2, 2, kind) for kind in DTYPES}
-        shaped = {f"d{n}": np.arange(24, dtype=np.float32).reshape((2, 3, 2, 2)[:n] + (-1,)) for n in range(4)}
+        shaped = {f"d{n}": np.arange(24, dtype=np.float32).reshape((*(2, 3, 2, 2)[:n], -1)) for n in range(4)}
         yield Sample("nine dtypes, four dimensions", Collection.from_arrays({**typed, **shaped}))
         yield Sample("no rows", Collection.from_arrays(vectors(0, 3)))
         yield Sample("int8", Collection.from_arrays(rows), encoding="int8", tolerance=0.02)
@@ -81,8 +83,23 @@ def index_of(data: bytes) -> int:
 def test_the_bytes_are_those_of_the_document(tmp_path: Path) -> None:
     """Every field by hand, with the standard library alone."""
     data = model_bytes(tmp_path)
-    (magic, major, minor, flags, meta_at, meta_size, vocab_at, vocab_size, index_at, count, data_at, data_size, total,
-     crc, reserved) = struct.unpack("<4sHHIIIIIIIIQQII", data[:64])  # fmt: skip
+    (
+        magic,
+        major,
+        minor,
+        flags,
+        meta_at,
+        meta_size,
+        vocab_at,
+        vocab_size,
+        index_at,
+        count,
+        data_at,
+        data_size,
+        total,
+        crc,
+        reserved,
+    ) = struct.unpack("<4sHHIIIIIIIIQQII", data[:64])
     assert (magic, major, minor, flags, reserved) == (b"EMBD", 1, 0, 0b111, 0)
     assert crc == zlib.crc32(data[:56]) and total == len(data)
     assert meta_at == 64 and vocab_at == meta_at + meta_size and index_at == vocab_at + vocab_size
@@ -94,8 +111,18 @@ def test_the_bytes_are_those_of_the_document(tmp_path: Path) -> None:
         keys.append(data[at + 4 : at + 4 + key].decode())
         at += 4 + key + value
     assert at == vocab_at
-    assert keys[:10] == ["model_name", "model_version", "embedding_dim", "vocab_size", "num_layers",
-                         "num_attention_heads", "hidden_size", "intermediate_size", "max_position_emb", "created_at"]  # fmt: skip
+    assert keys[:10] == [
+        "model_name",
+        "model_version",
+        "embedding_dim",
+        "vocab_size",
+        "num_layers",
+        "num_attention_heads",
+        "hidden_size",
+        "intermediate_size",
+        "max_position_emb",
+        "created_at",
+    ]
     tokens, token_bytes, specials = struct.unpack_from("<III", data, vocab_at)
     assert (tokens, token_bytes) == (4, 12) and data[vocab_at + 12 :][:12] == b"\1\0a\1\0b\1\0c\1\0d"
     assert specials == vocab_at + 24 and struct.unpack_from("<5I", data, specials) == (0, 0, 0, 0, 0)
@@ -135,14 +162,20 @@ def test_tensors_are_views_of_the_mapped_file_on_64_bytes(tmp_path: Path) -> Non
 
 
 FIELDS = [
-    ("magic", 0, "4s", b"EMBE", Corrupt), ("version_major", 4, "H", 2, Unsupported),
-    ("COMPRESSED", 8, "I", 0b1111, Unsupported), ("reserved", 60, "I", 1, Corrupt),
-    ("metadata_offset", 12, "I", 2**32 - 1, Corrupt), ("metadata_size", 16, "I", 9, FormatError),
-    ("vocab_offset", 20, "I", 70, Corrupt), ("vocab_size", 24, "I", 13, FormatError),
-    ("tensor_index_count", 32, "I", 2**32 - 1, Corrupt), ("tensor_data_offset", 36, "I", 0, Corrupt),
-    ("tensor_data_size", 40, "Q", 2**64 - 1, Corrupt), ("total_file_size", 48, "Q", 10**9, Truncated),
+    ("magic", 0, "4s", b"EMBE", Corrupt),
+    ("version_major", 4, "H", 2, Unsupported),
+    ("COMPRESSED", 8, "I", 0b1111, Unsupported),
+    ("reserved", 60, "I", 1, Corrupt),
+    ("metadata_offset", 12, "I", 2**32 - 1, Corrupt),
+    ("metadata_size", 16, "I", 9, FormatError),
+    ("vocab_offset", 20, "I", 70, Corrupt),
+    ("vocab_size", 24, "I", 13, FormatError),
+    ("tensor_index_count", 32, "I", 2**32 - 1, Corrupt),
+    ("tensor_data_offset", 36, "I", 0, Corrupt),
+    ("tensor_data_size", 40, "Q", 2**64 - 1, Corrupt),
+    ("total_file_size", 48, "Q", 10**9, Truncated),
     ("total_file_size", 48, "Q", 80, Corrupt),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("field", "offset", "code", "value", "kind"), FIELDS, ids=[f"{f[0]}={f[3]}" for f in FIELDS])
@@ -155,14 +188,22 @@ def test_a_wrong_header_field_is_named(
 
 
 DESCRIPTORS = [
-    ("name_hash", 0, "I", 7, "name hash"), ("dtype", 4, "B", 9, "data type"), ("ndim", 5, "B", 0, "0 dimensions"),
-    ("ndim", 5, "B", 5, "5 dimensions"), ("name_length", 6, "H", 60000, "names"), ("shape", 8, "I", 2**31, "past"),
-    ("unused shape", 16, "I", 1, "beyond its 2 dimensions"), ("data_offset", 24, "Q", 2**40, "past the tensor data"),
-    ("misaligned", 24, "Q", 4, "aligned"), ("overlap", 24, "Q", 64, "overlaps"),
-]  # fmt: skip
+    ("name_hash", 0, "I", 7, "name hash"),
+    ("dtype", 4, "B", 9, "data type"),
+    ("ndim", 5, "B", 0, "0 dimensions"),
+    ("ndim", 5, "B", 5, "5 dimensions"),
+    ("name_length", 6, "H", 60000, "names"),
+    ("shape", 8, "I", 2**31, "past"),
+    ("unused shape", 16, "I", 1, "beyond its 2 dimensions"),
+    ("data_offset", 24, "Q", 2**40, "past the tensor data"),
+    ("misaligned", 24, "Q", 4, "aligned"),
+    ("overlap", 24, "Q", 64, "overlaps"),
+]
 
 
-@pytest.mark.parametrize(("what", "offset", "code", "value", "message"), DESCRIPTORS, ids=[f"{d[0]}={d[3]}" for d in DESCRIPTORS])
+@pytest.mark.parametrize(
+    ("what", "offset", "code", "value", "message"), DESCRIPTORS, ids=[f"{d[0]}={d[3]}" for d in DESCRIPTORS]
+)
 def test_a_wrong_descriptor_is_told(
     tmp_path: Path, what: str, offset: int, code: str, value: int, message: str
 ) -> None:
@@ -176,7 +217,9 @@ def test_wrong_checksums_are_told_apart(tmp_path: Path) -> None:
     start = int.from_bytes(data[36:40], "little")
     data[start] ^= 1
     (tmp_path / "flipped.weights").write_bytes(data)
-    fields = {finding.field for finding in pv.verify(tmp_path / "flipped.weights").findings if finding.severity == "error"}
+    fields = {
+        finding.field for finding in pv.verify(tmp_path / "flipped.weights").findings if finding.severity == "error"
+    }
     assert fields == {"data_checksum", "file_checksum"}
     data[start] ^= 1
     data[70] ^= 1
@@ -249,8 +292,13 @@ def test_a_missing_required_key_is_named(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="'hidden_size' is missing"):
         opened(seal(data.replace(b"hidden_size", b"hidden_sise", 1)))
     with pytest.raises(Corrupt, match="twice"):
-        opened(seal(data.replace(b"model_version", b"model_name\x00\x00\x00", 1).replace(
-            b"\x0d\x00\x01\x00model_name\x00\x00\x00", b"\x0a\x00\x04\x00model_name\x00\x00\x00", 1)))  # fmt: skip
+        opened(
+            seal(
+                data.replace(b"model_version", b"model_name\x00\x00\x00", 1).replace(
+                    b"\x0d\x00\x01\x00model_name\x00\x00\x00", b"\x0a\x00\x04\x00model_name\x00\x00\x00", 1
+                )
+            )
+        )
 
 
 def test_a_vocabulary_left_out_is_said_in_the_flags(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 import polyvec as pv
 from polyvec.core.errors import InputError
+from polyvec.kernels import available_paths, use_path
 from polyvec.neighbors import quality as quality_module
 from polyvec.neighbors.page import quality_page
 from polyvec.neighbors.quality import measure_quality, pick_smallest, spread_runs
-from polyvec.neighbors.trials import TRIALS, Look
+from polyvec.neighbors.trials import TRIALS, Look, nearest
 
 RNG = np.random.default_rng(0)
 CENTRES = RNG.standard_normal((20, 32))
@@ -130,6 +131,19 @@ def test_every_trial_gives_rows_back_in_any_dimension(name, dim):
     after = TRIALS[name].fit(Look(float(rows.min()), float(rows.max()), rows))(rows)
     assert after.shape == rows.shape and after.dtype == np.float32 and np.isfinite(after).all()
     assert TRIALS[name].row_bytes(dim) > 0
+
+
+@pytest.mark.parametrize("path", available_paths())
+def test_the_nearest_centroid_is_the_same_on_every_path(path):
+    rows = RNG.integers(-3, 4, (500, 20)).astype(np.float32)  # whole numbers: many ties
+    book = RNG.integers(-3, 4, (256, 5)).astype(np.float32)
+    distances = ((rows[:, None, 3:8] - book[None]) ** 2).sum(axis=2)
+    with use_path(path):
+        found = nearest(rows, 3, book)
+        floats = nearest(rows * np.float32(0.37), 3, book)
+    np.testing.assert_array_equal(found, distances.argmin(axis=1))
+    with use_path("numpy"):
+        np.testing.assert_array_equal(floats, nearest(rows * np.float32(0.37), 3, book))
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,29 @@ def test_a_file_is_streamed_in_blocks(tmp_path, monkeypatch, suffix, metric):
     np.testing.assert_array_equal(hits.scores, scores)
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("a.cvc", {}), ("b.cvc", {"encoding": "int8"}), ("c.cvc", {"encoding": "float16"}), ("d.fifu", {}),
+        ("e.fvecs", {}), ("f.i8bin", {"format": "i8bin"}), ("g.hdf5", {}), ("h.cvc", {"encoding": "lossless"}),
+    ],
+)  # fmt: skip
+def test_any_format_and_encoding(tmp_path, name, options):
+    if name.endswith("hdf5"):
+        pytest.importorskip("h5py")
+    rows = RNG.standard_normal((150, 512)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    pv.write(tmp_path / name, rows, **options, **({"vocab": [f"w{i}" for i in range(150)]} if "fifu" in name else {}))
+    with pv.open(tmp_path / name) as c:
+        stored = c.vectors.to_numpy()
+        hits = search(c, rows[:5], 4, "cosine")
+        few = pv.Index.build(c).search(rows[:5], 4, "cosine")
+    ids, scores = brute_force(stored, rows[:5], 4, "cosine")
+    np.testing.assert_array_equal(hits.rows, ids)
+    np.testing.assert_array_equal(hits.scores, scores)
+    np.testing.assert_array_equal(few.rows, ids)
+
+
 def test_shards_are_one_base(tmp_path):
     for i in range(3):
         pv.write(tmp_path / f"part-{i}.fbin", ROWS[i * 100 : (i + 1) * 100])

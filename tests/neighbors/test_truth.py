@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -98,6 +102,29 @@ def test_a_killed_run_is_resumed(files, tmp_path, monkeypatch):
     assert receipt.resumed_at > 0 and seen[0] > 200
     np.testing.assert_array_equal(pv.open(out)["ids"].to_numpy(), brute_force(ROWS, QUERIES, 6, "l2")[0])
     assert not (tmp_path / ".gt.ibin.truth-state").exists()
+
+
+def test_a_run_killed_by_the_system_is_resumed(files, tmp_path):
+    code = f"""
+import time
+from polyvec.neighbors import base, truth
+base.BLOCK_BYTES, truth.SAVE_SECONDS = 2000, 0.0
+def slow(done, total):
+    print(done, flush=True)
+    time.sleep(0.05)
+truth.write_truth({str(files[0])!r}, {str(files[1])!r}, {str(tmp_path / "gt.ibin")!r}, k=6, progress=slow)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    lines = [child.stdout.readline() for _ in range(4)]
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    assert int(lines[-1]) > 0 and not (tmp_path / "gt.ibin").exists()
+    assert write_truth(*files, tmp_path / "gt.ibin", k=6).resumed_at > 0
+    np.testing.assert_array_equal(
+        pv.open(tmp_path / "gt.ibin")["ids"].to_numpy(), brute_force(ROWS, QUERIES, 6, "l2")[0]
+    )
+    assert not [p for p in tmp_path.iterdir() if "truth-state" in p.name]
 
 
 def test_a_damaged_state_is_passed_over(files, tmp_path, monkeypatch):

@@ -109,7 +109,7 @@ def test_ids_beyond_int32_never_wrap(tmp_path: Path, value: int) -> None:
         ({"head": 1, "chunk_rows": -4}, "chunk size must be at least 1 row"),
         ({"head": 1, "encoding": "int4"}, "unknown encoding 'int4'"),
         ({"head": 1, "encoding": "int8"}, "hold no int8 encoding"),
-        ({"head": 1, "format": "xyz"}, "unknown format 'xyz'; there are bins"),
+        ({"head": 1, "format": "xyz"}, "unknown format 'xyz'; there are arrow, bins"),
         ({"head": 1, "level": 9}, "bins has no option level"),
     ],
 )

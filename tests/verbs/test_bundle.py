@@ -30,7 +30,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_ann_benchmarks_reads_what_was_assembled(folder: Path) -> None:
-    assemble(folder / "base.fbin", folder / "out.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin", metric="l2")
+    assemble(
+        folder / "base.fbin", folder / "out.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin", metric="l2"
+    )
     with h5py.File(folder / "out.hdf5") as f:
         for name, array in (("train", BASE), ("test", QUERIES), ("neighbors", IDS), ("distances", DISTANCES)):
             assert np.array_equal(f[name][:], array) and f[name].dtype == array.dtype
@@ -42,7 +44,9 @@ def test_ann_benchmarks_reads_what_was_assembled(folder: Path) -> None:
 
 def test_apart_again_gives_the_same_files(folder: Path) -> None:
     assemble(folder / "base.fbin", folder / "out.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin")
-    take_apart(folder / "out.hdf5", folder / "b2.fbin", queries=folder / "q2.fbin", truth=folder / "gt2.ibin", sidecar=False)
+    take_apart(
+        folder / "out.hdf5", folder / "b2.fbin", queries=folder / "q2.fbin", truth=folder / "gt2.ibin", sidecar=False
+    )
     for one, two in (("base.fbin", "b2.fbin"), ("q.fbin", "q2.fbin"), ("gt.ibin", "gt2.ibin")):
         assert (folder / one).read_bytes() == (folder / two).read_bytes()
 
@@ -50,7 +54,9 @@ def test_apart_again_gives_the_same_files(folder: Path) -> None:
 def test_distances_may_have_a_file_of_their_own_both_ways(folder: Path) -> None:
     assemble(folder / "base.fbin", folder / "out.h5", queries=folder / "q.fbin", truth=folder / "ids.ibin",
              distances=folder / "near.fbin")  # fmt: skip
-    take_apart(folder / "out.h5", folder / "b2.fbin", truth=folder / "i2.ibin", distances=folder / "n2.fbin", sidecar=False)
+    take_apart(
+        folder / "out.h5", folder / "b2.fbin", truth=folder / "i2.ibin", distances=folder / "n2.fbin", sidecar=False
+    )
     assert (folder / "i2.ibin").read_bytes() == (folder / "ids.ibin").read_bytes()
     assert (folder / "n2.fbin").read_bytes() == (folder / "near.fbin").read_bytes()
 

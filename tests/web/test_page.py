@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polyvec.browser import export_for_browser, load_browser_index
 from polyvec.core.collection import Collection
 from polyvec.web.publish import publish, publish_single_file
 
@@ -143,7 +144,7 @@ def test_every_state_has_an_address(tab: Any, address: str):
     assert page["s"]["k"] == 40 and page["s"]["color"] == "year" and page["s"]["filters"] == {"color": ["red", "green"]}
     assert page["v"] == {"x": 0.4, "y": 0.6, "z": 3}
     assert tab.input_value("#color") == "year"
-    assert "200 of 400" in tab.inner_text("#filtered")
+    assert "200 left" in tab.inner_text("#filtered")
     shown = {int(re.search(r"\d+", name)[0]) % 4 for name in results(tab) if name.startswith("Item")}
     assert shown <= {0, 1}
     tab.evaluate("location.hash = '#row=6'")  # the address changes by hand
@@ -178,6 +179,53 @@ def test_the_map_pans_zooms_hovers_and_selects(tab: Any, address: str):
     assert not tab.problems
 
 
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c02"
+    "0000000b4944415478da6364f80f00010501012718e3660000000049454e44ae426082"
+)
+
+
+def test_thumbnails_show_where_they_load_and_go_where_they_do_not(tab: Any, address: str):
+    ready(tab, f"{address}#row=3")
+    results(tab)
+    until(tab, "document.querySelectorAll('#results img').length === 0")  # the host does not exist
+    tab.context.route("https://image.invalid/*", lambda route: route.fulfill(body=PIXEL, content_type="image/png"))
+    tab.evaluate("location.hash = '#row=4'")
+    until(tab, "document.querySelector('#subject img')?.naturalWidth === 1")
+    assert tab.get_attribute("#subject img", "referrerpolicy") == "no-referrer"
+
+
+def test_a_number_finds_its_row(tab: Any, address: str):
+    ready(tab, address)
+    tab.fill("#find", "#123")
+    tab.wait_for_selector("#suggestions li")
+    tab.keyboard.press("Enter")
+    until(tab, "polyvec.page.state.row === 123")
+    tab.fill("#find", "03 item")  # words in any order
+    tab.wait_for_selector("#suggestions li:nth-child(10)")
+    tab.fill("#find", "no such name")
+    tab.wait_for_selector("#suggestions .none")
+    ready(tab, f"{address}#row=99999")
+    tab.reload()
+    until(tab, "document.querySelector('#status').textContent.includes('There is no row 99,999')")
+    assert not tab.problems
+
+
+def test_names_and_map_work_while_vectors_are_on_their_way(tab: Any, address: str):
+    held: list[Any] = []
+    tab.context.route("**/embeddings.i8bin", lambda route: held.append(route))
+    ready(tab, address, "interactive")
+    assert tab.evaluate("Number(document.querySelector('#progress').getAttribute('aria-valuenow'))") < 100
+    tab.fill("#find", "Item 017")
+    tab.wait_for_selector("#suggestions li")
+    tab.keyboard.press("Enter")
+    until(tab, "document.querySelector('#subject h2')?.innerText === 'Item 017 plain'")
+    until(tab, "document.querySelector('#status').textContent === 'Vectors are on their way…'")
+    held[0].continue_()
+    assert len(results(tab)) == 20
+    until(tab, "document.querySelector('#progress').classList.contains('done')")
+
+
 def test_colour_and_filter_by_field(tab: Any, address: str):
     ready(tab, address)
     assert tab.input_value("#color") == "color"
@@ -187,11 +235,11 @@ def test_colour_and_filter_by_field(tab: Any, address: str):
     assert codes >= 4
     tab.click("#legend button:has-text('blue')")
     tab.wait_for_selector("#filtered:not([hidden])")
-    assert "100 of 400" in tab.inner_text("#filtered")
+    assert "100 left" in tab.inner_text("#filtered")
     tab.click("#clear")
     tab.fill("[aria-label='year from']", "1990")
     tab.press("[aria-label='year from']", "Tab")
-    until(tab, "document.querySelector('#filtered').textContent === '40 of 400'")
+    until(tab, "document.querySelector('#filtered').textContent === '40 left'")
     tab.select_option("#color", "year")
     tab.wait_for_selector("#legend canvas")
     tab.go_back()
@@ -210,6 +258,9 @@ def test_keyboard_only(tab: Any, address: str):
     tab.keyboard.press("Enter")
     until(tab, "polyvec.page.state.row === 12")
     results(tab)
+    tab.focus(".skip")
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "results" and "row=12" in tab.url
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("ArrowDown")
     second = tab.evaluate("Number(document.activeElement.dataset.row)")
@@ -335,6 +386,41 @@ def test_minus_128_shows_its_index(tab: Any, site: Path, tmp_path: Path):
         assert "Invalid int8 value at index 1000: -128. Values must be in range [-127, 127]." in tab.inner_text(
             "#error-text"
         )
+
+
+def test_a_site_opened_from_disk_says_what_to_do(tab: Any, site: Path):
+    tab.goto((site / "index.html").as_uri())
+    tab.wait_for_selector("#waiting", state="visible", timeout=10000)
+    assert "--single-file" in tab.inner_text("#waiting")
+
+
+def test_an_export_for_the_browser_is_loaded_and_searched_by_the_client(tab: Any, site: Path, tmp_path: Path):
+    """Python writes index_out/, the browser reads it: the same rows, records and neighbours as Python reads back."""
+    rng = np.random.default_rng(8)
+    rows = rng.standard_normal((60, 512)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    cards = [{"name": f"C{i} ü", "set": "lea", "image_url": "https://i", "card_url": "https://c"} for i in range(60)]
+    export_for_browser(rows, tmp_path / "index_out", records=cards)
+    index = load_browser_index(tmp_path / "index_out")
+    shutil.copytree(site / "client", tmp_path / "client")
+    (tmp_path / "blank.html").write_text("<!doctype html>")
+    with chromium.serving(tmp_path) as address:
+        tab.goto(f"{address}blank.html")
+        found = tab.evaluate(
+            """async (query) => {
+              const { loadIndex } = await import("/client/index.js");
+              const index = await loadIndex("/index_out/");
+              const records = await index.records();
+              return { rows: index.rows, kernel: index.kernel, names: records.map((r) => r.name),
+                       vector: Array.from(await index.vector(7)), near: await index.search(7, 5),
+                       asked: await index.search(Float32Array.from(query), 5) };
+            }""",
+            rows[11].tolist(),
+        )
+    assert (found["rows"], found["kernel"]) == (60, "wasm") and found["names"] == [card["name"] for card in cards]
+    np.testing.assert_array_equal(np.array(found["vector"], np.float32), index.vectors[7])
+    assert [hit["row"] for hit in found["near"]] == [hit.row for hit in index.search(7, 5)]
+    assert [hit["row"] for hit in found["asked"]] == [hit.row for hit in index.search(rows[11], 5)]
 
 
 def test_a_single_file_opens_from_disk(tab: Any, tmp_path: Path):

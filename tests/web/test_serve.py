@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +80,7 @@ def test_the_page_and_its_files_are_served_under_an_opaque_id(served: ServedColl
     site = asked("data/site.json").json()
     assert (site["rows"], site["dim"], site["source"], site["text_query"]) == (ROWS, DIM, "server", True)
     assert len(asked("data/map.bin").content) == 4 * site["map"]["points"] == 800
+    assert asked("data/map.bin").headers["content-type"] == "application/octet-stream"
     points = np.frombuffer(asked("data/points.bin").content, "<u4")
     assert len(points) == 200 and points[0] == 0 and points[-1] == ROWS - 1
     kinds = np.frombuffer(asked(f"data/{site['fields'][0]['file']}").content, "<u2")
@@ -103,7 +107,9 @@ def expected_order(x: np.ndarray, row: int) -> list[int]:
 
 def test_names_and_records(asked):
     assert asked("api/names", params={"q": "under", "limit": 3}).json()["names"] == [{"row": 5, "name": "Row 5 Ünder"}]
-    assert [n["row"] for n in asked("api/names?q=row 29&limit=12").json()["names"]] == [29, *range(290, 300)]
+    found = asked("api/names?q=row 29&limit=12").json()["names"]
+    assert [n["row"] for n in found] == [29, *range(290, 300), 129]  # a prefix first, then words
+    assert [n["row"] for n in asked("api/names?q=x 299").json()["names"]] == [299]
     assert asked("api/names?q=&limit=3").json()["names"] == []
     assert asked("api/names?rows=7,9").json()["names"] == [{"row": 7, "name": "Row 7 x"}, {"row": 9, "name": "Row 9 x"}]
     assert asked("api/records?rows=7,299").json()["records"] == [sample().records[7], sample().records[299]]
@@ -162,12 +168,16 @@ def test_a_search_has_a_limit_of_time(served: ServedCollection):
         served.search(row=1, seconds=-1)
 
 
-def test_rows_without_direction_score_zero_and_break_nothing():
+def test_rows_without_direction_are_near_nothing_and_break_nothing():
     x = vectors()
     x[3], x[4] = 0, np.nan
     served = ServedCollection(Collection.from_arrays(x))
     assert served.search(row=0, k=1)[0]["row"] == 0
-    assert all(hit["score"] == 0 for hit in served.search(row=3, k=5))
+    for row in (3, 4):
+        with pytest.raises(pv.InputError, match="no direction"):
+            served.search(row=row, k=5)
+    everything = served.search(row=0, k=ROWS)
+    assert len(everything) in (ROWS - 1, ROWS) and all(hit["score"] == hit["score"] for hit in everything)
     assert served.named([3]) == [{"row": 3, "name": ""}]
 
 
@@ -232,6 +242,96 @@ def test_the_served_page_works_in_a_browser(running: str):
         rows = tab.evaluate("[...document.querySelectorAll('#results .hit')].map(h => Number(h.dataset.row))")
         assert rows and {row % 3 for row in rows} == {0}
         assert not problems
+
+
+class StubEmbedder:
+    """Stands in for a model: the vector of a text is the row that its length names."""
+
+    embedding_dim = DIM
+
+    def __init__(self, path: str) -> None:
+        if path != "stub.weights":
+            raise FileNotFoundError(2, "No such file or directory", path)
+        self.closed = False
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        return vectors()[[len(text) for text in texts]]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def stub_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    def routes(embedder: StubEmbedder) -> list[Route]:
+        async def embeddings(request: Any) -> JSONResponse:
+            return JSONResponse({"data": embedder.embed([(await request.json())["input"]]).tolist()})
+
+        return [Route("/v1/embeddings", embeddings, methods=["POST"])]
+
+    faces = {"polyvec.embedder": {"Embedder": StubEmbedder}, "polyvec.web.embeddings": {"routes": routes}}
+    for name, content in faces.items():
+        module = types.ModuleType(name)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_a_model_alone_a_file_alone_and_both_are_served(stub_model: None, tmp_path: Path):
+    from polyvec.web.run import open_served
+
+    pv.write(tmp_path / "s.fbin", sample())
+    with open_served(None, model="stub.weights") as (served, extra):
+        web = client(served, extra=extra)
+        assert served is None and web.get("/").json()["embeddings"] == "/v1/embeddings"
+        assert len(web.post("/v1/embeddings", json={"input": "abc"}).json()["data"][0]) == DIM
+        assert (
+            web.post("/v1/embeddings", json={"input": "a"}, headers={"origin": "https://e.example"}).status_code == 403
+        )
+        assert web.post("/v1/embeddings", content=iter([b"x" * (1 << 20)] * 9)).status_code == 413
+    with open_served(str(tmp_path / "s.fbin"), model="stub.weights") as (served, extra):
+        web = client(served, extra=extra)
+        assert web.get(f"/c/{served.id}/api/search?text=12345&k=1").json()["hits"][0]["row"] == 5
+        assert web.post("/v1/embeddings", json={"input": "abc"}).status_code == 200
+    pv.write(tmp_path / "other.fbin", np.ones((3, DIM + 1), np.float32))
+    with (
+        pytest.raises(pv.InputError, match="dimensions"),
+        open_served(str(tmp_path / "other.fbin"), model="stub.weights"),
+    ):
+        pass
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(chromium.missing() is not None, reason=chromium.missing() or "")
+def test_texts_are_searched_by_meaning_in_the_browser(served: ServedCollection):
+    from polyvec.web.run import run_app
+
+    address: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=run_app, args=(served,), kwargs={"ready": address.put}, daemon=True).start()
+    with chromium.browser() as chrome:
+        tab = chrome.new_page()
+        tab.goto(address.get(timeout=20))
+        tab.wait_for_selector("html[data-state=ready]")
+        tab.fill("#find", "seven<b")
+        tab.wait_for_selector("#suggestions .meaning")
+        tab.keyboard.press("Enter")
+        tab.wait_for_selector("#results .hit")
+        assert tab.inner_text("#subject h2") == "“seven<b”" and "q=seven" in tab.url
+        assert tab.get_attribute("#results .hit", "data-row") == "7"
+        tab.reload()
+        tab.wait_for_selector("#results .hit")
+        assert tab.get_attribute("#results .hit", "data-row") == "7"
+
+
+def test_without_the_extra_the_command_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
+    from polyvec.cli import run
+
+    pv.write(tmp_path / "s.fbin", vectors())
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert run(["serve", str(tmp_path / "s.fbin"), "--port", "0"]) == 2
+    assert "pip install 'polyvec[web]'" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_one_line(capsys):

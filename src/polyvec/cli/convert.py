@@ -18,6 +18,14 @@ def command(
     column: shared.ColumnName = None,
     sidecar: shared.Sidecar = True,
     lenient: shared.Lenient = False,
+    queries: Annotated[
+        str | None,
+        typer.Option("--queries", help="The queries of a benchmark: an input, or an output where the source has them."),
+    ] = None,
+    truth: Annotated[str | None, typer.Option("--truth", help="Its ground truth: ids, or ids and distances.")] = None,
+    distances: Annotated[str | None, typer.Option("--distances", help="A file of their own for the distances.")] = None,
+    metric: Annotated[str | None, typer.Option("--metric", help="Its distance: euclidean, angular, ip…")] = None,
+    resume: shared.Resume = False,
     force: shared.Force = False,
     dry_run: shared.DryRun = False,
     sha256: shared.Sha256 = False,
@@ -33,18 +41,34 @@ def command(
     Example:
 
         $ polyvec convert vectors.fbin vectors.npy --encoding float16
+
+        $ polyvec convert vectors.fbin --queries queries.fbin --truth truth.ibin benchmark.hdf5
     """
     from polyvec.cli.terminal import progress
+    from polyvec.core.errors import InputError
     from polyvec.verbs.convert import convert
 
-    receipt = convert(
-        source, target, source_format=source_format, lenient=lenient, encoding=encoding, format=to, column=column,
-        sidecar=sidecar, overwrite=force, dry_run=dry_run, sha256=sha256, progress=progress(json),
+    options = {
+        "source_format": source_format, "lenient": lenient, "encoding": encoding, "format": to, "sidecar": sidecar,
+        "overwrite": force, "dry_run": dry_run, "sha256": sha256, "progress": progress(json),
         **shared.own_options(option),
-    )  # fmt: skip
+    }  # fmt: skip
+    if queries is not None or truth is not None or distances is not None:
+        from polyvec.verbs.bundle import convert_bundle
+
+        if resume or column is not None or report is not None:
+            raise InputError("--queries, --truth and --distances go without --resume, --column and --report")
+        receipts = convert_bundle(
+            source, target, queries=queries, truth=truth, distances=distances, metric=metric, **options
+        )
+        return shared.print_receipts(receipts, json=json)
+    if metric is not None:
+        raise InputError("--metric belongs to --queries and --truth")
+    receipt = convert(source, target, column=column, resume=resume, **options)
     shared.print_receipt(receipt, json=json)
     if report is not None and not dry_run:
         _report(source, target, to, column, report)
+    return None
 
 
 def _report(source: str, target: str, to: str | None, column: str | None, report: str) -> None:

@@ -14,8 +14,12 @@ def command(
     source: Annotated[str, typer.Argument(help="Texts: lines, .jsonl, .csv, .tsv, .parquet, or - for standard input.")],
     target: Annotated[str, typer.Argument(help="The output; its suffix names the format.")],
     model: Annotated[str, typer.Option("--model", "-m", help="A .weights file (polyvec model import makes one).")],
-    field: Annotated[str | None, typer.Option(help="The field that holds the text (JSONL, CSV, Parquet); text by default.")] = None,
-    kind: Annotated[str | None, typer.Option("--input", help="lines, jsonl, csv, tsv or parquet, whatever the suffix says.")] = None,
+    field: Annotated[
+        str | None, typer.Option(help="The field that holds the text (JSONL, CSV, Parquet); text by default.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--input", help="lines, jsonl, csv, tsv or parquet, whatever the suffix says.")
+    ] = None,
     encoding: shared.Encoding = None,
     to: shared.TargetFormat = None,
     engine: Annotated[str, typer.Option(help="auto, onnxruntime, openvino or numpy.")] = "auto",
@@ -29,7 +33,7 @@ def command(
     force: shared.Force = False,
     json: shared.Json = False,
 ) -> None:
-    """Embed texts with a model into a file of any format, records beside the vectors. A stopped run goes on when repeated.
+    """Embed texts into a file of any format, records beside the vectors. A stopped run goes on when repeated.
 
     Example:
 
@@ -39,21 +43,36 @@ def command(
     from polyvec.model.encoder import Embedder
     from polyvec.verbs.embed import embed_corpus
 
-    with Embedder(model, max_seq_length=max_seq_length, normalize_embeddings=normalize, num_threads=threads,
-                  engine=engine) as embedder:  # fmt: skip
+    with Embedder(
+        model, max_seq_length=max_seq_length, normalize_embeddings=normalize, num_threads=threads, engine=engine
+    ) as embedder:
         try:
             done = embed_corpus(
-                source, target, model=embedder, kind=kind, field=field, prompt=prompt, truncate_dim=truncate_dim,
-                resume=not restart, records=records, progress=_progress(json), encoding=encoding, format=to, overwrite=force,
-            )  # fmt: skip
+                source,
+                target,
+                model=embedder,
+                kind=kind,
+                field=field,
+                prompt=prompt,
+                truncate_dim=truncate_dim,
+                resume=not restart,
+                records=records,
+                progress=_progress(json),
+                encoding=encoding,
+                format=to,
+                overwrite=force,
+            )
         except KeyboardInterrupt:
             note(f"\nstopped; what is done is kept in {target}.embedding, and the same command goes on from there")
             raise typer.Exit(130) from None
     if json:
         return print_json(done.to_dict())
     resumed = f" ({done.resumed:,} of them by an earlier run)" if done.resumed else ""
-    print(f"embedded {done.texts:,} texts{resumed} in {done.seconds:.1f} s: {done.texts_per_second:,.0f} texts/s by {done.engine}; "
-          f"{done.truncated:,} were longer than {max_seq_length} tokens and were cut")  # fmt: skip
+    print(
+        f"embedded {done.texts:,} texts{resumed} in {done.seconds:.1f} s: "
+        f"{done.texts_per_second:,.0f} texts/s by {done.engine}; "
+        f"{done.truncated:,} were longer than {max_seq_length} tokens and were cut"
+    )
     shared.print_receipt(done.receipt, json=False)
     return None
 

@@ -27,7 +27,8 @@ def command(
         names = sorted(pairs)
         print(table(["from \\ to", *names], [[a, *(pairs[a][b] for b in names)] for a in names]))
         print("\nexact: all is kept · sidecar: words, records or ids go into files beside the output ·")
-        print("column: one of several columns must be chosen · lossy: values are rounded, as the name asks · -: cannot be")
+        print("column: one of several columns must be chosen · lossy: values are rounded, as the name asks ·")
+        print("own: where the source has the columns the target is for (ids, counts, distances) · -: cannot be")
         return None
     rows = list_formats()
     if json:

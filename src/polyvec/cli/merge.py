@@ -18,6 +18,7 @@ def command(
     sidecar: shared.Sidecar = True,
     strict: Annotated[bool, typer.Option(help="Refuse gaps and duplicates in shard numbers.")] = False,
     lenient: shared.Lenient = False,
+    resume: shared.Resume = False,
     force: shared.Force = False,
     dry_run: shared.DryRun = False,
     sha256: shared.Sha256 = False,
@@ -34,8 +35,19 @@ def command(
     from polyvec.verbs.merge import merge
 
     receipt = merge(
-        inputs, output, source_format=source_format, lenient=lenient, strict=strict, encoding=encoding, format=to,
-        sidecar=sidecar, overwrite=force, dry_run=dry_run, sha256=sha256, progress=progress(json),
+        inputs,
+        output,
+        source_format=source_format,
+        lenient=lenient,
+        strict=strict,
+        resume=resume,
+        encoding=encoding,
+        format=to,
+        sidecar=sidecar,
+        overwrite=force,
+        dry_run=dry_run,
+        sha256=sha256,
+        progress=progress(json),
         **shared.own_options(option),
-    )  # fmt: skip
+    )
     shared.print_receipt(receipt, json=json)

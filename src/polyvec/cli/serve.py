@@ -35,6 +35,8 @@ def command(
     hosts = [*LOCAL, *([] if host in ("0.0.0.0", "::") else [host]), *(allow_host or [])]
     if host not in LOCAL:
         note(f"polyvec: warning: {host} can be reached from other machines; requests may name {', '.join(hosts)}")
+    if file is not None:
+        note(f"preparing {file}: names, fields and the map")
     with open_served(file, model=model, title=title, records=records, column=column, format=format) as (served, extra):
 
         def ready(address: str) -> None:

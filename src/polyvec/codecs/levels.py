@@ -66,7 +66,11 @@ def _unit(rows: NDArray[np.float32], *, start: int, normalize: bool) -> NDArray[
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
         what = "has no direction" if normalize else "is not of length one"
-        remedy = "remove it" if normalize or not norms[row] > 0 else "normalise rows first, or export with --normalize"
+        remedy = (
+            "remove it"
+            if normalize or not norms[row] > 0
+            else "normalise rows first, or export with --normalize (normalize=True)"
+        )
         raise InputError(f"row {start + row} {what}: its L2 norm is {as_number(float(norms[row]))}; {remedy}")
     return (rows / norms[:, None]).astype(np.float32) if normalize else rows
 

@@ -71,7 +71,8 @@ def plan_table(collection: Collection, *, strict: bool = True, lists: bool = Fal
     others = [name for name, column in collection.columns.items() if column.rows != collection.rows]
     if others and strict:
         raise LossyConversion(
-            f"a table has one number of rows, and {', '.join(others)} differ from {collection.main} ({collection.rows} rows); "
+            f"a table has one number of rows, and {', '.join(others)} differ from {collection.main} "
+            f"({collection.rows} rows); "
             f"choose one with --column (column=), for example --column {collection.main}"
         )
     columns = {name: name for name, column in collection.columns.items() if name not in others}
@@ -169,7 +170,9 @@ def record_batches(
             arrays.append(_strings(collection.vocab.words, start, stop))
         for name, column in plan.columns.items():
             values = collection[column][start:stop]
-            arrays.append(_lists(values, schema.field(name).type, _stored(collection[column], plan.halves and name == plan.main)))
+            arrays.append(
+                _lists(values, schema.field(name).type, _stored(collection[column], plan.halves and name == plan.main))
+            )
         if plan.records:
             arrays.extend(_fields(collection, plan, schema, start, stop))
         yield pa.record_batch(arrays, schema=schema)
@@ -252,7 +255,9 @@ def export_tensor(
         # torch takes read-only memory and writes to it all the same: into pages of its own, then.
         view = getattr(column, "view", lambda **_: None)(private=True)
         if view is None:
-            raise BufferError(f"the column {column.name!r} is not stored as it is ({column.encoding}); ask without copy=False")
+            raise BufferError(
+                f"the column {column.name!r} is not stored as it is ({column.encoding}); ask without copy=False"
+            )
         if not versioned:
             raise BufferError("a file's own bytes are read-only, and only DLPack 1.0 (max_version=(1, 0)) can say so")
         array = view

@@ -46,6 +46,7 @@ class Holds:
     metadata: bool = False
     encodings: tuple[str, ...] = ("raw",)
     dtypes: str = "any"  # for the matrix: "any", or the dtypes by name
+    own_columns: bool = False  # columns of its own meaning (ids, counts…), and no others
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.paths import default_threads, limit_threads
 
-PIECE_BYTES = 4 << 20  # decoded; from here on kernels write past the caches
+PIECE_BYTES = 8 << 20  # decoded; from here on kernels write past the caches
 STRETCH_BYTES = 32 << 20  # decoded; what a thread takes at a time
 
 

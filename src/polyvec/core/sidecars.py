@@ -17,7 +17,7 @@ import numpy as np
 from polyvec.core.blocks import Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
-from polyvec.core.errors import Corrupt, FormatError
+from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
@@ -86,7 +86,12 @@ def _integers(ids: Column) -> Iterator[bytes]:
 
 
 def _json(value: Any, indent: int | None = None) -> bytes:
-    return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode("utf-8")
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"a record or metadata cannot be kept beside the output as JSON: {error}; use --no-sidecar (sidecar=False)"
+        ) from None
 
 
 def _gathered(pieces: Iterator[bytes], size: int = 1 << 20) -> Iterator[bytes]:
@@ -115,11 +120,11 @@ def attach_sidecars(collection: Collection, source: Source) -> None:
             collection.ids = _read_ids(beside, collection.rows)
         elif kind == "records" and collection.records is None:
             collection.records = LineRecords(beside, collection.rows)
-        elif kind == "metadata" and not collection.metadata:
+        elif kind == "metadata":
             found = parse_json(beside.read_at(0, beside.size), path=beside.label, field="metadata")
             if not isinstance(found, dict):
                 raise Corrupt("metadata is not a JSON object", path=beside.label, expected="{…}")
-            collection.metadata = found
+            collection.metadata = {**found, **collection.metadata}  # the file itself knows best
         else:
             beside.close()
             continue

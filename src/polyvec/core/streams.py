@@ -1,4 +1,4 @@
-"""Sources and sinks as Python file objects, for libraries that read and write through those (zipfile, pyarrow, h5py)."""
+"""Sources and sinks as Python file objects, for libraries that work on those (zipfile, pyarrow, h5py)."""
 
 from __future__ import annotations
 

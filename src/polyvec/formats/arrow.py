@@ -11,6 +11,7 @@ stream has no index: it is passed over once when it is opened, and read again fr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -96,10 +97,12 @@ class Arrow(Format):
         if end < len(MAGIC):
             raise Corrupt("the footer does not fit the file", path=source.label, offset=source.size - 10, found=footer)
         return [
-            Span(0, 8, "magic", "ARROW1"), Span(8, end - 8, "messages", f"a schema and {len(table.groups)} record batches"),
-            Span(end, footer, "footer"), Span(end + footer, 4, "footer length", str(footer)),
+            Span(0, 8, "magic", "ARROW1"),
+            Span(8, end - 8, "messages", f"a schema and {len(table.groups)} record batches"),
+            Span(end, footer, "footer"),
+            Span(end + footer, 4, "footer length", str(footer)),
             Span(source.size - 6, 6, "magic", "ARROW1"),
-        ]  # fmt: skip
+        ]
 
 
 class IpcTable(Table):
@@ -107,7 +110,7 @@ class IpcTable(Table):
 
     def __init__(self, source: Source) -> None:
         pa = arrow("Arrow files")
-        self.label, self.size = source.label, source.size
+        self.label, self.size, self.lock = source.label, source.size, threading.Lock()
         if source.path is not None and source.path.is_file():
             self._raw = pa.OSFile(str(source.path))
         else:

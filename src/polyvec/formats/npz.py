@@ -12,6 +12,7 @@ zip's first day, so that the same arrays give the same bytes.
 
 from __future__ import annotations
 
+import threading
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -85,7 +86,9 @@ class Npz(Format):
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
         order = [collection.main, *(name for name in collection.columns if name != collection.main)]
-        codecs = {name: _codec(collection[name], options.encoding if name == collection.main else None) for name in order}
+        codecs = {
+            name: _codec(collection[name], options.encoding if name == collection.main else None) for name in order
+        }
         with zipfile.ZipFile(SinkStream(sink), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload,unused-ignore]
             for name in order:
                 column, codec = collection[name], codecs[name]
@@ -133,7 +136,9 @@ def _wrapped(source: Source) -> Iterator[None]:
         raise
     except Exception as error:  # zipfile lets whatever its parts raise through
         words = " ".join(str(error).split())[:200] or type(error).__name__
-        raise Corrupt(f"the archive cannot be read: {words}", path=source.label, remedy="fetch the file again") from None
+        raise Corrupt(
+            f"the archive cannot be read: {words}", path=source.label, remedy="fetch the file again"
+        ) from None
 
 
 def _archive(source: Source) -> zipfile.ZipFile:
@@ -165,8 +170,14 @@ def _data_offset(source: Source, member: zipfile.ZipInfo) -> int:
         raise Corrupt("a file starts before the archive", path=source.label, field=member.filename)
     local = LOCAL.read(source, member.header_offset)
     if local["magic"] != MAGIC:
-        raise Corrupt("a local header is missing", path=source.label, offset=member.header_offset, field=member.filename,
-                      expected=repr(MAGIC), found=repr(local["magic"]))  # fmt: skip
+        raise Corrupt(
+            "a local header is missing",
+            path=source.label,
+            offset=member.header_offset,
+            field=member.filename,
+            expected=repr(MAGIC),
+            found=repr(local["magic"]),
+        )
     return int(member.header_offset + LOCAL.size + local["name"] + local["extra"])
 
 
@@ -179,8 +190,13 @@ def _column(source: Source, archive: zipfile.ZipFile, member: zipfile.ZipInfo, n
         raise Corrupt("a stored file has two sizes", path=source.label, field=name, expected=member.file_size,
                       found=member.compress_size)  # fmt: skip
     if member.file_size > MAX_RATIO * member.compress_size + 1024:
-        raise Corrupt("a file promises more than its bytes can hold", path=source.label, field=name,
-                      expected=f"at most {MAX_RATIO} bytes for each of {member.compress_size}", found=member.file_size)  # fmt: skip
+        raise Corrupt(
+            "a file promises more than its bytes can hold",
+            path=source.label,
+            field=name,
+            expected=f"at most {MAX_RATIO} bytes for each of {member.compress_size}",
+            found=member.file_size,
+        )
     with _wrapped(source):
         head = source.read_at(start, min(HEAD_BYTES, member.file_size)) if stored else _first(archive, member)
         header = npy.read_header(Source(None, data=head, name=source.label))
@@ -214,7 +230,9 @@ class InflatedColumn(Column):
 
     encoding = "raw"
 
-    def __init__(self, source: Source, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, header: Any) -> None:
+    def __init__(
+        self, source: Source, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, header: Any
+    ) -> None:
         self.name = name
         self.shape = header.shape
         self.dtype = header.dtype.newbyteorder("<")
@@ -223,10 +241,14 @@ class InflatedColumn(Column):
         self._width = prod(header.shape[1:]) * header.dtype.itemsize
         self._stream: IO[bytes] | None = None
         self._at = 0
+        self._lock = threading.Lock()
         self._whole: Array | None = None
         if self._turned and self.nbytes > MAX_BLOCK_BYTES:
-            raise Unsupported("the array is deflated and in Fortran order, so that a row is spread over all of it",
-                              path=source.label, remedy="save it again in C order (numpy.ascontiguousarray)")  # fmt: skip
+            raise Unsupported(
+                "the array is deflated and in Fortran order, so that a row is spread over all of it",
+                path=source.label,
+                remedy="save it again in C order (numpy.ascontiguousarray)",
+            )
 
     @property
     def codec(self) -> Codec | None:
@@ -235,11 +257,16 @@ class InflatedColumn(Column):
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        most = min(rows or rows_per_block(self.dtype, self.row_shape), rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
+        most = min(
+            rows or rows_per_block(self.dtype, self.row_shape),
+            rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES),
+        )
         stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, most):
             end = min(at + most, stop)
-            yield Block(at, {"codes": self._rows(at, end)}, Raw(self.dtype), end - at)
+            with self._lock:
+                codes = self._rows(at, end)
+            yield Block(at, {"codes": codes}, Raw(self.dtype), end - at)
 
     def spread(self, count: int) -> Array:
         """The first rows: every other row costs all before it."""

@@ -40,7 +40,7 @@ class Ranges(Format):
     title = "range ground truth (big-ann)"
     suffixes = SUFFIXES
     aliases = {"range": ""}  # noqa: RUF012
-    holds = Holds(many_columns=True, dtypes="counts int32, ids int32, distances float32")
+    holds = Holds(many_columns=True, own_columns=True, dtypes="counts int32, ids int32, distances float32")
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         nq, total, distances = _fit(head, size)
@@ -65,18 +65,27 @@ class Ranges(Format):
         nq, total = values["nq"], values["total"]
         for name in ("nq", "total"):
             if values[name] < 0:
-                raise Corrupt("a negative count", offset=HEADER.offset(name), field=name, expected="0 or more", found=values[name])
+                raise Corrupt(
+                    "a negative count", offset=HEADER.offset(name), field=name, expected="0 or more", found=values[name]
+                )
         _, _, distances = _fit(source.read_at(0, HEADER.size), source.size)
         notes = []
         bare = HEADER.size + 4 * (nq + total)
         if distances is None:
             if source.size < bare or (source.size < bare + 4 * total and not lenient):
-                raise Truncated(f"the header promises {nq} queries and {total} results, but the size fits neither ids nor "
-                                "ids and distances", offset=source.size, field="nq, total",
-                                expected=f"{bare} or {bare + 4 * total} bytes", found=f"{source.size} bytes",
-                                remedy="fetch the file again")  # fmt: skip
+                raise Truncated(
+                    f"the header promises {nq} queries and {total} results, but the size fits neither ids nor "
+                    "ids and distances",
+                    offset=source.size,
+                    field="nq, total",
+                    expected=f"{bare} or {bare + 4 * total} bytes",
+                    found=f"{source.size} bytes",
+                    remedy="fetch the file again",
+                )
             distances = source.size >= bare + 4 * total
-            notes.append("bytes after the results are ignored" if distances else "the distances are cut short and left out")
+            notes.append(
+                "bytes after the results are ignored" if distances else "the distances are cut short and left out"
+            )
         columns: dict[str, Column] = {}
         at = HEADER.size
         for name, rows in (("counts", nq), ("ids", total), ("distances", total if distances else 0)):
@@ -124,8 +133,13 @@ def _check_counts(counts: Column, total: int) -> None:
         rows = block.decode()
         if rows.size and rows.min() < 0:
             row = block.start + int(np.flatnonzero(rows < 0)[0])
-            raise Corrupt("a negative count", offset=HEADER.size + 4 * row, field=f"counts[{row}]", expected="0 or more",
-                          found=int(rows[row - block.start]))  # fmt: skip
+            raise Corrupt(
+                "a negative count",
+                offset=HEADER.size + 4 * row,
+                field=f"counts[{row}]",
+                expected="0 or more",
+                found=int(rows[row - block.start]),
+            )
         summed += int(rows.sum(dtype=np.int64))
     if summed != total:
         raise Corrupt("the counts do not sum to the total", offset=HEADER.offset("total"), field="total",

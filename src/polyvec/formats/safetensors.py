@@ -39,11 +39,22 @@ METADATA = "__metadata__"
 PACKED = "polyvec"
 MAIN = ("vectors", "embeddings", "embedding.weight", "embeddings.word_embeddings.weight", "train")
 TYPES: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2), "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "I64": np.dtype("<i8"), "I32": np.dtype("<i4"), "I16": np.dtype("<i2"), "I8": np.dtype("|i1"),
-    "U64": np.dtype("<u8"), "U32": np.dtype("<u4"), "U16": np.dtype("<u2"), "U8": np.dtype("|u1"), "BOOL": np.dtype("|b1"),
-}  # fmt: skip
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("|i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("|u1"),
+    "BOOL": np.dtype("|b1"),
+}
 NAMES = {dtype: name for name, dtype in TYPES.items()}
 
 
@@ -97,7 +108,9 @@ class Safetensors(Format):
         return options.encoding if options.encoding not in (None, "raw") else f"raw {collection.vectors.dtype.name}"
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        codecs = {n: _codec(c, options.encoding if n == collection.main else None) for n, c in collection.columns.items()}
+        codecs = {
+            n: _codec(c, options.encoding if n == collection.main else None) for n, c in collection.columns.items()
+        }
         header: dict[str, Any] = {}
         metadata = _metadata(collection)
         if metadata:
@@ -157,7 +170,9 @@ def read_header(source: Source) -> tuple[list[Tensor], dict[str, str], int]:
                         field=f"{tensors[-1].name}.data_offsets", expected=f"{at} bytes", found=f"{source.size} bytes",
                         remedy="fetch the file again")  # fmt: skip
     if at < source.size:
-        raise Corrupt("bytes after the last tensor", offset=at, field="data", expected=f"{at} bytes", found=f"{source.size} bytes")
+        raise Corrupt(
+            "bytes after the last tensor", offset=at, field="data", expected=f"{at} bytes", found=f"{source.size} bytes"
+        )
     return tensors, dict(metadata), data
 
 

@@ -70,7 +70,9 @@ class Sparse(Format):
         if 4 * ncol <= MAX_BLOCK_BYTES and 4 * nrow * ncol <= MAX_RATIO * source.size + FREE_BYTES:
             columns = {"vectors": DenseColumn(source.label, columns, (nrow, ncol)), **columns}
         else:
-            notes.append(f"{nrow} x {ncol} is too large to be given densely for {nnz} values; the three parts are given")
+            notes.append(
+                f"{nrow} x {ncol} is too large to be given densely for {nnz} values; the three parts are given"
+            )
         main = "vectors" if "vectors" in columns else "data"
         return Collection(columns, main=main, metadata={"shape": [nrow, ncol]}, notes=notes)
 
@@ -88,8 +90,10 @@ class Sparse(Format):
             return
         column = collection.vectors
         if len(collection.columns) > 1 or len(column.shape) != 2:
-            raise InputError("a csr file holds one column of vectors, or indptr, indices and data with the shape in the "
-                             f"metadata; found {', '.join(collection.columns)}; choose one with --column (column=)")  # fmt: skip
+            raise InputError(
+                "a csr file holds one column of vectors, or indptr, indices and data with the shape in the "
+                f"metadata; found {', '.join(collection.columns)}; choose one with --column (column=)"
+            )
         _write_dense(column, sink, options)
 
     def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
@@ -220,7 +224,11 @@ def _shape_of_parts(collection: Collection) -> tuple[int, int] | None:
     plain = all(type(n) is int and n >= 0 for n in shape) and shape[1] <= MAX_COLUMNS
     indptr, indices, data = (collection[name] for name in PARTS)
     alone = set(collection.columns) <= {*PARTS, "vectors"}
-    return (shape[0], shape[1]) if plain and alone and indptr.shape == (shape[0] + 1,) and indices.shape == data.shape else None
+    return (
+        (shape[0], shape[1])
+        if plain and alone and indptr.shape == (shape[0] + 1,) and indices.shape == data.shape
+        else None
+    )
 
 
 def _numbers(head: bytes) -> tuple[int, int, int]:
@@ -244,11 +252,21 @@ def _header(source: Source) -> tuple[int, int, int, list[str]]:
                       expected=f"counts, ncol at most {MAX_COLUMNS}, nnz at most nrow x ncol",
                       found=f"{nrow}, {ncol}, {nnz}")  # fmt: skip
     if source.size < expected:
-        raise Truncated(f"the header promises {nrow} rows and {nnz} values, but the file is shorter", offset=source.size,
-                        field="nrow, nnz", expected=f"{expected} bytes", found=f"{source.size} bytes",
-                        remedy="fetch the file again")  # fmt: skip
+        raise Truncated(
+            f"the header promises {nrow} rows and {nnz} values, but the file is shorter",
+            offset=source.size,
+            field="nrow, nnz",
+            expected=f"{expected} bytes",
+            found=f"{source.size} bytes",
+            remedy="fetch the file again",
+        )
     extra = source.size - expected
-    return nrow, ncol, nnz, [f"{extra} extra bytes after the data, from byte {expected} on, are ignored"] if extra else []
+    return (
+        nrow,
+        ncol,
+        nnz,
+        [f"{extra} extra bytes after the data, from byte {expected} on, are ignored"] if extra else [],
+    )
 
 
 FORMAT = Sparse()

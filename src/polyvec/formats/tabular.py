@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +42,7 @@ class Table(ABC):
     size: int  # bytes of the file
     schema: Any
     groups: list[int]  # rows of each group
+    lock: threading.Lock
 
     @property
     def rows(self) -> int:
@@ -94,7 +95,12 @@ class Cursor:
         self._left: Any = None
         self._stream: Iterator[Any] | None = None
 
-    def read(self, start: int, stop: int, rows: int) -> Iterator[tuple[int, Any]]:
+    def read(self, start: int, stop: int, rows: int) -> list[tuple[int, Any]]:
+        """What `walk` gives, all at once: readers that take turns cannot move the cursor under each other."""
+        with self._table.lock:
+            return list(self.walk(start, stop, rows))
+
+    def walk(self, start: int, stop: int, rows: int) -> Iterator[tuple[int, Any]]:
         """Pieces of batches, with the row each starts at, of rows ``start`` to ``stop``."""
         if start >= stop:
             return
@@ -126,8 +132,13 @@ class Cursor:
                             break
                         yield batch
             if found != self._table.groups[number]:
-                raise Corrupt("a group does not have the rows it says", path=self._table.label, field=f"row group {number}",
-                              expected=self._table.groups[number], found=found)  # fmt: skip
+                raise Corrupt(
+                    "a group does not have the rows it says",
+                    path=self._table.label,
+                    field=f"row group {number}",
+                    expected=self._table.groups[number],
+                    found=found,
+                )
 
 
 class TableColumn(Column):
@@ -151,11 +162,13 @@ class TableColumn(Column):
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        most = min(rows or rows_per_block(self.dtype, self.row_shape), rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
+        most = min(
+            rows or rows_per_block(self.dtype, self.row_shape),
+            rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES),
+        )
         stop = self.rows if stop is None else min(stop, self.rows)
         at = start
         while at < stop:
-            # One read at a time, so that another reader of this column does not move the cursor under this one.
             end = min(at + most, stop)
             for first, batch in self._cursor.read(at, end, most):
                 values = rows_of(batch.column(0), self.row_shape, self.dtype, self._table.label, self._stored, first)
@@ -213,6 +226,13 @@ def number_type(kind: Any) -> np.dtype[Any] | None:
     return dtype
 
 
+def text_type(kind: Any) -> bool:
+    """Whether an Arrow type is text, however it is laid out."""
+    types = arrow().types
+    view = getattr(types, "is_string_view", lambda _: False)  # not in older pyarrow
+    return bool(types.is_string(kind) or types.is_large_string(kind) or view(kind))
+
+
 def rows_of(array: Any, row_shape: tuple[int, ...], dtype: np.dtype[Any], label: str, name: str, start: int) -> Array:
     """An Arrow array as rows; ragged lists and nulls are `Corrupt`, with their row."""
     pa = arrow()
@@ -260,13 +280,16 @@ class TableStrings(Strings):
     def _loaded(self) -> Strings:
         pieces: list[bytes] = []
         sizes: list[NDArray[np.int64]] = []
-        for start, batch in self._table.cursor(self._name).read(0, self._table.rows, SCAN_ROWS):
+        for start, batch in self._table.cursor(self._name).walk(0, self._table.rows, SCAN_ROWS):
             array = batch.column(0)
             if array.null_count:
                 _refuse_null(array, self.label, self._name, start, 1)
-            words = [word.encode("utf-8") for word in array.to_pylist()]
-            pieces.append(b"".join(words))
-            sizes.append(np.array([len(word) for word in words], np.int64))
+            with self._table.wrapped():
+                array = array.cast(arrow().large_string())
+                _, places, data = array.buffers()
+                edges = np.frombuffer(places, np.int64, len(array) + 1, array.offset * 8)
+                pieces.append(data[int(edges[0]) : int(edges[-1])].to_pybytes() if data is not None else b"")
+            sizes.append(np.diff(edges))
         stops = np.cumsum(np.concatenate(sizes)) if sizes else np.empty(0, np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), stops[:-1]]) if len(stops) else stops
         return Strings(b"".join(pieces), starts, stops, label=self.label)
@@ -316,7 +339,9 @@ class TableRecords(Records):
             value = columns[name][row]
             if name in self._texts:
                 if value is not None:  # null: the record has no such field
-                    record[key] = parse_json(value.encode("utf-8"), path=self._table.label, field=f"{name}, row {place}")
+                    record[key] = parse_json(
+                        value.encode("utf-8"), path=self._table.label, field=f"{name}, row {place}"
+                    )
             else:
                 record[key] = plain(value)
         return record
@@ -364,8 +389,12 @@ def collect(table: Table) -> Collection:
         if unequal is not None:
             raise unequal
         shown = ", ".join(f"{name} ({kinds[name]})" for name in names[:8])
-        raise Unsupported("no column holds lists of numbers", path=table.label, expected="list<float> or fixed_size_list<float>",
-                          found=shown or "no columns")  # fmt: skip
+        raise Unsupported(
+            "no column holds lists of numbers",
+            path=table.label,
+            expected="list<float> or fixed_size_list<float>",
+            found=shown or "no columns",
+        )
     if not columns:
         raise unequal or Unsupported("no column holds numbers", path=table.label)
     for column in columns.values():
@@ -376,17 +405,17 @@ def collect(table: Table) -> Collection:
     if ids_name is not None and ids_name not in used:
         if pa.types.is_integer(kinds[ids_name]):
             ids = TableColumn(table, "ids", (), np.dtype(np.int64), ids_name)
-        elif pa.types.is_string(kinds[ids_name]) or pa.types.is_large_string(kinds[ids_name]):
+        elif text_type(kinds[ids_name]):
             ids = TableStrings(table, ids_name)
     used |= {ids_name} if ids is not None and ids_name is not None else set()
     vocab = None
     words = _named(note, "vocab", kinds) if note else None
-    if words is not None and words not in used and pa.types.is_string(kinds[words]):
+    if words is not None and words not in used and text_type(kinds[words]):
         vocab = Vocab(TableStrings(table, words))
         used.add(words)
     keys = _texts(note, "records") if note else {}
     rest = {name: keys.get(name, name) for name in names if name not in used}
-    texts = [n for n in (note or {}).get("texts", ()) if n in rest and pa.types.is_string(kinds[n])]
+    texts = [n for n in (note or {}).get("texts", ()) if n in rest and text_type(kinds[n])]
     records = TableRecords(table, rest, texts) if rest or (note or {}).get("has_records") is True else None
     main = (note or {}).get("main")
     main = said.get(main, main) if isinstance(main, str) else None
@@ -427,7 +456,7 @@ def _sizes(table: Table, name: str, sizes: tuple[int | None, ...]) -> tuple[int,
         return known
     if not table.rows:
         return (0, *known)
-    _, batch = next(table.cursor(name).read(0, 1, 1))
+    _, batch = next(table.cursor(name).walk(0, 1, 1))
     array = batch.column(0)
     if array.null_count:
         _refuse_null(array, table.label, name, 0, 1)
@@ -444,7 +473,7 @@ def _find_ragged(table: Table, name: str, row_shape: tuple[int, ...]) -> None:
     """Name the first row of another length: the file's own counts say that there is one."""
     found = list_type(table.schema.field(name).type)
     assert found is not None
-    for start, batch in table.cursor(name).read(0, table.rows, SCAN_ROWS):
+    for start, batch in table.cursor(name).walk(0, table.rows, SCAN_ROWS):
         rows_of(batch.column(0), row_shape, found[1], table.label, name, start)
     raise Corrupt("lists do not have the values the file counts", path=table.label, field=name)
 

@@ -45,7 +45,7 @@ class Truth(Format):
     title = "kNN ground truth (big-ann, DiskANN)"
     suffixes = OWN_SUFFIXES
     aliases = {"big-ann": "big-ann", "diskann": "diskann", "gt": "truth"}  # noqa: RUF012
-    holds = Holds(many_columns=True, dtypes="ids int32 uint32, distances float32")
+    holds = Holds(many_columns=True, own_columns=True, dtypes="ids int32 uint32, distances float32")
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         fit = _fit(head, size)
@@ -108,7 +108,10 @@ class Truth(Format):
 
 def truth_columns(collection: Collection) -> tuple[Column, Column | None]:
     """The columns of a collection that are ids and distances of neighbours; `InputError` where they are not."""
-    names = {"ids": ("ids", "neighbors", "neighbours", "neigh", "knn", "gt"), "distances": ("distances", "dists")}
+    names = {
+        "ids": ("ids", "neighbors", "neighbors_id", "neighbours", "neigh", "knn", "gt"),
+        "distances": ("distances", "dists"),
+    }
     found = {kind: next((collection[n] for n in many if n in collection.columns), None) for kind, many in names.items()}
     ids, distances = found["ids"], found["distances"]
     if ids is None and len(collection.columns) == 1:
@@ -119,7 +122,9 @@ def truth_columns(collection: Collection) -> tuple[Column, Column | None]:
                          "choose one with --column (column=)")  # fmt: skip
     others = [n for n, c in collection.columns.items() if c is not ids and c is not distances]
     if others:
-        raise InputError(f"ground truth holds ids and distances, not {', '.join(others)}; choose with --column (column=)")
+        raise InputError(
+            f"ground truth holds ids and distances, not {', '.join(others)}; choose with --column (column=)"
+        )
     if distances is not None and distances.shape != ids.shape:
         raise InputError(f"distances of shape {distances.shape} do not belong to ids of shape {ids.shape}")
     return ids, distances
@@ -140,7 +145,9 @@ def _read(source: Source, lenient: bool) -> tuple[Record, int, int, bool, list[s
     if fit is not None:
         header, nq, k, distances = fit
         if nq and not k:
-            raise Corrupt("queries without neighbours", offset=header.offset("k"), field="k", expected="at least 1", found=0)
+            raise Corrupt(
+                "queries without neighbours", offset=header.offset("k"), field="k", expected="at least 1", found=0
+            )
         return header, nq, k, distances, []
     values = HEADER.read(source)
     nq, k = values["nq"], values["k"]
@@ -156,9 +163,12 @@ def _read(source: Source, lenient: bool) -> tuple[Record, int, int, bool, list[s
         return HEADER, whole, k, False, [f"the file is cut short: {whole} of {nq} rows of ids exist and are read"]
     raise Truncated(
         f"the header promises {nq} queries with {k} neighbours, but the size fits neither ids nor ids and distances",
-        offset=source.size, field="nq, k", expected=f"{HEADER.size + ids} or {HEADER.size + 2 * ids} bytes",
-        found=f"{source.size} bytes", remedy="fetch the file again, or read the whole rows of ids with --lenient (lenient=True)",
-    )  # fmt: skip
+        offset=source.size,
+        field="nq, k",
+        expected=f"{HEADER.size + ids} or {HEADER.size + 2 * ids} bytes",
+        found=f"{source.size} bytes",
+        remedy="fetch the file again, or read the whole rows of ids with --lenient (lenient=True)",
+    )
 
 
 def _fit(head: bytes, size: int) -> Fit | None:
@@ -173,7 +183,7 @@ def _fit(head: bytes, size: int) -> Fit | None:
 
 
 def _ids_first(head: bytes, fit: Fit) -> bool:
-    """Whether the first query's values look like ids: small, not negative, each once. float64 rows of one size do not."""
+    """Whether the first query's values look like ids: small, not negative, each once. float64 rows do not."""
     header, nq, k, _ = fit
     there = (len(head) - header.size) // 4
     ids = np.frombuffer(head, "<i4", min(nq * k, there), header.size)

@@ -97,7 +97,10 @@ class Vecs(Format):
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         dtype, d = _first(source, variant)
         stride = HEADER.size + d * dtype.itemsize
-        spans = [Span(0, HEADER.size, "row 0 d", str(d)), Span(HEADER.size, stride - HEADER.size, "row 0 values", f"{d} {dtype.name}")]
+        spans = [
+            Span(0, HEADER.size, "row 0 d", str(d)),
+            Span(HEADER.size, stride - HEADER.size, "row 0 values", f"{d} {dtype.name}"),
+        ]
         rows, rest = divmod(source.size, stride)
         if rows > 1:
             spans.append(Span(stride, (rows - 1) * stride, f"rows 1 to {rows - 1}", f"{stride} bytes each"))
@@ -127,9 +130,14 @@ class VecsColumn(FileColumn):
             wrong = (piece[:, : HEADER.size] != expected).any(axis=1)
             if wrong.any():
                 row = int(np.flatnonzero(wrong)[0])
-                raise Corrupt("rows differ in dimension", path=self.source.label, offset=(at + row) * stride,
-                              field=f"row {at + row} d", expected=d,
-                              found=int.from_bytes(piece[row, : HEADER.size].tobytes(), "little", signed=True))  # fmt: skip
+                raise Corrupt(
+                    "rows differ in dimension",
+                    path=self.source.label,
+                    offset=(at + row) * stride,
+                    field=f"row {at + row} d",
+                    expected=d,
+                    found=int.from_bytes(piece[row, : HEADER.size].tobytes(), "little", signed=True),
+                )
             codes: Array = np.ascontiguousarray(piece[:, HEADER.size :]).view(self.dtype)
             yield Block(at, {"codes": codes}, Raw(self.dtype), count)
 
@@ -140,7 +148,9 @@ def _variant(collection: Collection, options: WriteOptions) -> str:
     if options.variant in TYPES:
         return options.variant
     dtype = collection.vectors.dtype
-    return next((kind for kind, code in TYPES.items() if np.dtype(code) == dtype), "fvecs" if dtype.kind == "f" else "ivecs")
+    return next(
+        (kind for kind, code in TYPES.items() if np.dtype(code) == dtype), "fvecs" if dtype.kind == "f" else "ivecs"
+    )
 
 
 def _first(source: Source, variant: str) -> tuple[np.dtype[Any], int]:
@@ -154,9 +164,14 @@ def _first(source: Source, variant: str) -> tuple[np.dtype[Any], int]:
     if d < 1:
         raise Corrupt("the first row has no dimension", offset=0, field="row 0 d", expected="at least 1", found=d)
     if HEADER.size + d * dtype.itemsize > source.size:
-        raise Truncated(f"the first row promises {d} {dtype.name} values, but the file is shorter", offset=source.size,
-                        field="row 0 d", expected=f"{HEADER.size + d * dtype.itemsize} bytes", found=f"{source.size} bytes",
-                        remedy="fetch the file again")  # fmt: skip
+        raise Truncated(
+            f"the first row promises {d} {dtype.name} values, but the file is shorter",
+            offset=source.size,
+            field="row 0 d",
+            expected=f"{HEADER.size + d * dtype.itemsize} bytes",
+            found=f"{source.size} bytes",
+            remedy="fetch the file again",
+        )
     return dtype, d
 
 

@@ -21,16 +21,18 @@ from numpy.typing import NDArray
 
 from polyvec.codecs.product import Product
 from polyvec.core.columns import Column, FileColumn
-from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.errors import Corrupt, InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.gpu import plan
 from polyvec.gpu.backends import Decode, choose
 from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory
 from polyvec.kernels.checksum import crc32, crc32_combine
+from polyvec.kernels.paths import native
+from polyvec.kernels.reads import read_ranges
 
 CAPACITY = 32 << 20  # bytes of a buffer: long enough to hide the launch, short enough to start early
 RING = 6
-READ = 4 << 20  # bytes of one pread: a buffer is filled by many threads, none of which holds the GIL for long
+FILLING = 3  # buffers being filled at a time: one call ends while the next is in full swing
 DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -123,20 +125,21 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
     ring = [(*memory.pinned(size), memory.empty((size,), "uint8")) for _ in range(depth)]
     free: list[Any] = [None] * depth
     found: dict[int, int] = {}
-    waiting: deque[tuple[plan.Buffer, int, list[tuple[plan.Load, int, Future[int]]]]] = deque()
+    waiting: deque[tuple[plan.Buffer, int, Future[list[int]]]] = deque()
+    workers = threads or len(os.sched_getaffinity(0))
 
     def send() -> None:
-        buffer, slot, reads = waiting.popleft()
-        for load, length, future in reads:
-            crc = future.result()
-            if load.checked:
-                found[load.chunk] = crc32_combine(found[load.chunk], crc, length) if load.chunk in found else crc
+        buffer, slot, reading = waiting.popleft()
+        for load, crc in zip(buffer.loads, reading.result()):
+            if load.checked and expected:
+                found[load.chunk] = crc32_combine(found[load.chunk], crc, load.size) if load.chunk in found else crc
         pinned, _, on_device = ring[slot]
         memory.after(memory.copy(pinned, on_device, buffer.total))
         decode(on_device, buffer, out)
         free[slot] = memory.mark()
 
-    with ThreadPoolExecutor(threads or min(16, len(os.sched_getaffinity(0)))) as pool:
+    # Without native kernels one thread fills one buffer; with them a few buffers are filled by many threads each.
+    with ThreadPoolExecutor(FILLING if native() is not None else min(depth, workers)) as pool:
         for number, buffer in enumerate(buffers):
             slot = number % depth
             while len(waiting) >= depth:
@@ -147,7 +150,8 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
             view[: buffer.table.nbytes] = buffer.table.reshape(-1).view(np.uint8)
             tiles = plan.tiles_of(buffer.table)
             view[buffer.tiles_at : buffer.total] = tiles.reshape(-1).view(np.uint8)
-            waiting.append((buffer, slot, list(_submit(pool, source, buffer, view, bool(expected)))))
+            reading = pool.submit(_read, source, buffer, view, bool(expected), max(1, workers * 3 // 4))
+            waiting.append((buffer, slot, reading))
         while waiting:
             send()
     memory.finish()
@@ -158,18 +162,18 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
                           remedy="restore the file from its source")  # fmt: skip
 
 
-def _submit(pool: ThreadPoolExecutor, source: Source, buffer: plan.Buffer, view: NDArray[np.uint8],
-            check: bool) -> Iterator[tuple[plan.Load, int, Future[int]]]:  # fmt: skip
-    for load in buffer.loads:
-        for at in range(0, load.size, READ):
-            length = min(READ, load.size - at)
-            target = view[load.at + at : load.at + at + length]
-            yield load, length, pool.submit(_read, source, load.offset + at, target, check and load.checked)
-
-
-def _read(source: Source, offset: int, target: NDArray[np.uint8], check: bool) -> int:
-    source.read_into(offset, target)
-    return crc32(target) if check else 0
+def _read(source: Source, buffer: plan.Buffer, view: NDArray[np.uint8], check: bool, threads: int) -> list[int]:
+    """Fill a buffer from the file; the CRC of each of its loads."""
+    if source.fd is None:
+        for load in buffer.loads:
+            source.read_into(load.offset, view[load.at : load.at + load.size])
+        return [crc32(view[load.at : load.at + load.size]) if check and load.checked else 0 for load in buffer.loads]
+    loads = np.array([(load.offset, load.size, load.at) for load in buffer.loads], np.int64).reshape(-1, 3)
+    source.bytes_read += int(loads[:, 1].sum())
+    try:
+        return [int(crc) for crc in read_ranges(source.fd, loads, view, check=check, threads=threads)]
+    except EOFError as error:
+        raise Truncated(str(error), path=source.label) from None
 
 
 def _by_blocks(column: Column, memory: Any, out: Any, start: int, stop: int, dtype: str) -> Any:

@@ -153,7 +153,6 @@ class DeviceIndex:
 
     def _in_integers(self, exact: NDArray[np.float64], k: int, metric: str) -> Any:
         """int8 codes against queries of 15 bits, 128*high + low: both products are exact integers."""
-        torch = self.torch
         largest = np.abs(exact).max(axis=1, initial=0.0)
         step = np.where(largest > 0, largest, 1.0) / (127 * 128)
         whole = np.rint(exact / step[:, None])
@@ -164,14 +163,11 @@ class DeviceIndex:
         plain = metric == "ip" and self.scale is None
         factor = 1.0 / self.divisor if self.divisor and plain else 1.0
         margin = self._margin(error, np.linalg.norm(exact, axis=1), sums, metric) / (step * factor)
-        packed = np.concatenate([high.astype(np.int8).view(np.uint8).ravel(), low.astype(np.int8).view(np.uint8).ravel()])
-        on_device = torch.from_numpy(packed).to(self.codes.device).view(torch.int8).reshape(2, *exact.shape)
-        scaled = torch.from_numpy((sums / step).astype(np.float32)).to(self.codes.device)
-        return self._run(exact, on_device, scaled, margin, k, metric, plain)
+        both = np.stack([high, low]).astype(np.int8)
+        return self._run(exact, both, (sums / step).astype(np.float32), margin, k, metric, plain)
 
     def _in_halves(self, exact: NDArray[np.float64], k: int, metric: str) -> Any:
         """float16 queries; for l2 they are not scaled, because its constant does not scale with them."""
-        torch = self.torch
         largest = np.abs(exact).max(axis=1, initial=0.0)
         unit = np.ones(len(exact)) if metric == "l2" else np.where(largest > 0, largest, 1.0)
         with np.errstate(over="ignore"):
@@ -183,8 +179,7 @@ class DeviceIndex:
         plain = metric == "ip" and self.scale is None
         factor = 1.0 / self.divisor if self.divisor and plain else 1.0
         margin = self._margin(error, np.linalg.norm(exact, axis=1), sums, metric) / (unit * factor)
-        scaled = torch.from_numpy((sums / unit).astype(np.float32)).to(self.codes.device)
-        return self._run(exact, torch.from_numpy(rounded).to(self.codes.device), scaled, margin, k, metric, plain)
+        return self._run(exact, rounded, (sums / unit).astype(np.float32), margin, k, metric, plain)
 
     def _margin(self, error: Any, length: Any, sums: Any, metric: str) -> NDArray[np.float64]:
         """How far an approximate score may be from the true one, a query; see the module's proof."""
@@ -192,8 +187,26 @@ class DeviceIndex:
         margin = (error + length * (self.dim + 16) * 2.0**-23) * longest + 2.0**-21 * (most_b * np.abs(sums) + most_c)
         return np.asarray(margin + length * self.error * most_a + 1e-30)
 
-    def _run(self, exact: NDArray[np.float64], queries: Any, sums: Any, margin: NDArray[np.float64], k: int, metric: str,
-             plain: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
+    def _send(self, *arrays: NDArray[Any]) -> list[Any]:
+        """Small arrays to the device in one copy."""
+        torch = self.torch
+        sizes = [-(-array.nbytes // 16) * 16 for array in arrays]
+        packed = np.zeros(sum(sizes), np.uint8)
+        at = 0
+        for array, size in zip(arrays, sizes):
+            packed[at : at + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            at += size
+        device = torch.from_numpy(packed).to(self.codes.device)
+        found, at = [], 0
+        for array, size in zip(arrays, sizes):
+            part = device[at : at + array.nbytes].view(getattr(torch, array.dtype.name))
+            found.append(part.reshape(array.shape))
+            at += size
+        return found
+
+    def _run(self, exact: NDArray[np.float64], rounded: NDArray[Any], scaled: NDArray[np.float32],
+             margin: NDArray[np.float64], k: int, metric: str, plain: bool
+             ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
         import triton
 
         from polyvec.gpu.triton_search import best_of_int8_tiles, best_of_tiles, rows_of_pairs
@@ -201,22 +214,23 @@ class DeviceIndex:
         torch = self.torch
         device = self.codes.device
         a, b, c = self._weights(metric)[:3]
+        asked, queries, sums, bound = self._send(exact, rounded, scaled, margin)
         count = len(exact)
         tiles = triton.cdiv(self.rows, TILE_ROWS)
         best = torch.empty((count, tiles), dtype=torch.float32, device=device)
         depth = min(128, max(32, triton.next_power_of_2(self.dim)))
-        block = min(128, max(16, triton.next_power_of_2(count)))
+        integers = queries.dtype == torch.int8
+        block = min(64 if integers else 128, max(16, triton.next_power_of_2(count)))
         grid = (tiles, triton.cdiv(count, block))
         shape = {"ROWS": TILE_ROWS, "STEP": STEP, "QUERIES": block, "DEPTH": depth, "PLAIN": plain,
-                 "WHOLE": self.dim % depth == 0, "num_warps": 8, "num_stages": 3}  # fmt: skip
-        integers = queries.dtype == torch.int8
+                 "WHOLE": self.dim % depth == 0, "num_warps": 4, "num_stages": 3 if integers else 2}  # fmt: skip
         if integers:
             best_of_int8_tiles[grid](self.codes, queries[0], queries[1], a, b, c, sums, best, self.rows, self.dim, count,
                                      tiles, ONCE=self.dim <= depth, **shape)  # fmt: skip
             queries = queries[0].to(torch.float32) * 128 + queries[1]
         else:
             best_of_tiles[grid](self.codes, queries, a, b, c, sums, best, self.rows, self.dim, count, tiles, **shape)
-        floor = self._floor(best, k, torch.from_numpy(margin).to(device))
+        floor = self._floor(best, k, bound)
         pair_query, pair_tile = torch.nonzero(best >= floor[:, None], as_tuple=True)
         room = max(65536, 64 * count * k)
         while True:
@@ -231,7 +245,7 @@ class DeviceIndex:
             if total <= room:
                 break
             room = total
-        return self._rerank(exact, out[0, :total], out[1, :total], k, metric)
+        return self._rerank(asked, out[0, :total], out[1, :total], k, metric)
 
     def _floor(self, best: Any, k: int, margin: Any) -> Any:
         """For each query, the approximate score below which no row of the answer lies."""
@@ -243,11 +257,10 @@ class DeviceIndex:
         lowered = kth.double() - 2 * margin
         return torch.nextafter(lowered.float(), torch.tensor(float("-inf"), device=best.device))
 
-    def _rerank(self, exact: NDArray[np.float64], query: Any, row: Any, k: int, metric: str
+    def _rerank(self, asked: Any, query: Any, row: Any, k: int, metric: str
                 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
         """float64 scores of the candidates, and the best k of each query."""
         torch = self.torch
-        asked = torch.from_numpy(exact).to(self.codes.device)
         keys = torch.empty(len(row), dtype=torch.float64, device=self.codes.device)
         for at in range(0, len(row), CHUNK):
             part = slice(at, at + CHUNK)
@@ -260,8 +273,9 @@ class DeviceIndex:
                 if metric == "cosine":
                     norms = self.norms[row[part]] * torch.linalg.vector_norm(q, dim=1)
                     keys[part] = torch.where(norms > 0, keys[part] / norms, 0.0)
-        queries, found, scores = query.cpu().numpy(), row.cpu().numpy(), keys.cpu().numpy()
+        both = torch.stack([query, row, keys.view(torch.int64)]).cpu().numpy()  # one copy back
+        queries, found, scores = both[0], both[1], both[2].view(np.float64)
         order = np.lexsort((found, -scores, queries))
-        starts = np.searchsorted(queries[order], np.arange(len(exact)))
+        starts = np.searchsorted(queries[order], np.arange(len(asked)))
         chosen = order[starts[:, None] + np.arange(k)[None, :]]
         return found[chosen], -scores[chosen] if metric == "l2" else scores[chosen]

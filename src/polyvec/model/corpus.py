@@ -16,7 +16,14 @@ from polyvec.core.errors import InputError, MissingExtra
 from polyvec.core.strict_json import parse_json
 
 KINDS = ("lines", "jsonl", "csv", "tsv", "parquet")
-_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
+_SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
 MAX_LINE = 64 << 20  # bytes: no text of a corpus, and the bound on what a line may take of memory
 
 Item = tuple[str, dict[str, Any]]
@@ -40,8 +47,13 @@ class Corpus:
         if self.path == "-":
             return {"path": "-", "kind": self.kind, "field": self.field}
         status = Path(self.path).stat()
-        return {"path": str(Path(self.path).resolve()), "bytes": status.st_size, "modified": status.st_mtime_ns,
-                "kind": self.kind, "field": self.field}  # fmt: skip
+        return {
+            "path": str(Path(self.path).resolve()),
+            "bytes": status.st_size,
+            "modified": status.st_mtime_ns,
+            "kind": self.kind,
+            "field": self.field,
+        }
 
 
 def open_corpus(path: str | os.PathLike[str], *, kind: str | None = None, field: str | None = None) -> Corpus:
@@ -109,9 +121,14 @@ def _decode(line: bytes, path: str, number: int) -> str:
 
 def _text_of(record: Any, corpus: Corpus, where: str) -> str:
     if not isinstance(record, dict):
-        raise InputError(f"{corpus.path}: {where} is {type(record).__name__}, not an object with a field {corpus.field!r}")
+        raise InputError(
+            f"{corpus.path}: {where} is {type(record).__name__}, not an object with a field {corpus.field!r}"
+        )
     if corpus.field not in record:
-        raise InputError(f"{corpus.path}: {where} has no field {corpus.field!r}; it has {', '.join(list(record)[:8])}: choose with --field")
+        raise InputError(
+            f"{corpus.path}: {where} has no field {corpus.field!r}; "
+            f"it has {', '.join(list(record)[:8])}: choose with --field"
+        )
     text = record[corpus.field]
     if not isinstance(text, str):
         raise InputError(f"{corpus.path}: {where}: field {corpus.field!r} is {type(text).__name__}, not text")
@@ -125,14 +142,19 @@ def _csv(corpus: Corpus, stream: BinaryIO, position: Callable[[int], None] | Non
     try:
         names = next(reader, None)
         if names is None or corpus.field not in names:
-            raise InputError(f"{corpus.path}: no column {corpus.field!r}; there are {', '.join((names or [])[:8])}: choose with --field")
+            raise InputError(
+                f"{corpus.path}: no column {corpus.field!r}; "
+                f"there are {', '.join((names or [])[:8])}: choose with --field"
+            )
         if len(set(names)) != len(names):
             raise InputError(f"{corpus.path}: two columns have the same name")
         for row in reader:
             if not row:
                 continue
             if len(row) != len(names):
-                raise InputError(f"{corpus.path}: line {reader.line_num} has {len(row)} fields, and the first line {len(names)}")
+                raise InputError(
+                    f"{corpus.path}: line {reader.line_num} has {len(row)} fields, and the first line {len(names)}"
+                )
             if position is not None and reader.line_num % 256 == 0 and corpus.path != "-":
                 position(stream.tell())
             record = dict(zip(names, row))

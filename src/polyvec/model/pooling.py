@@ -9,27 +9,31 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
 
-OUTPUTS = {"float32": np.dtype(np.float32), "int8": np.dtype(np.int8), "binary": np.dtype(np.uint8)}
+OUTPUTS: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype(np.float32),
+    "int8": np.dtype(np.int8),
+    "binary": np.dtype(np.uint8),
+}
 
 Floats = NDArray[np.float32]
 
 
 def weigh_tokens(lengths: NDArray[np.int32], width: int, pooling: str) -> Floats:
     """The weight of every token in its text's vector: 1/length for the mean, one for the first token."""
-    weights = (np.arange(width) < lengths[:, None]).astype(np.float32)
+    weights: Floats = (np.arange(width) < lengths[:, None]).astype(np.float32)
     if pooling == "cls":
         weights[:, 1:] = 0.0
         return weights
-    return weights / np.maximum(lengths[:, None], 1).astype(np.float32)
+    return np.asarray(weights / np.maximum(lengths[:, None], 1), np.float32)
 
 
 def pool(hidden: Floats, lengths: NDArray[np.int32], pooling: str) -> Floats:
     """One vector a text from [texts, tokens, width]; padding counts for nothing."""
     if pooling == "max":
         masked = np.where((np.arange(hidden.shape[1]) < lengths[:, None])[:, :, None], hidden, -np.inf)
-        return masked.max(axis=1).astype(np.float32)
+        return np.asarray(masked.max(axis=1), np.float32)
     weights = weigh_tokens(lengths, hidden.shape[1], pooling)
-    return np.matmul(weights[:, None, :], hidden)[:, 0]
+    return np.asarray(np.matmul(weights[:, None, :], hidden)[:, 0], np.float32)
 
 
 def normalize(vectors: NDArray[Any]) -> NDArray[Any]:

@@ -19,14 +19,58 @@ from types import ModuleType
 
 # Not part of what a programmer looks up: tests, demos, the editor, platform leftovers.
 _SKIPPED = frozenset(
-    "antigravity idlelib lib2to3 pydoc_data test this turtledemo ensurepip venv msilib nturl2path sre_compile "
-    "sre_constants sre_parse distutils pyclbr tabnanny turtle tkinter encodings smtpd".split()
+    [
+        "antigravity",
+        "idlelib",
+        "lib2to3",
+        "pydoc_data",
+        "test",
+        "this",
+        "turtledemo",
+        "ensurepip",
+        "venv",
+        "msilib",
+        "nturl2path",
+        "sre_compile",
+        "sre_constants",
+        "sre_parse",
+        "distutils",
+        "pyclbr",
+        "tabnanny",
+        "turtle",
+        "tkinter",
+        "encodings",
+        "smtpd",
+    ]
 )
 # Compiled modules that have no source file to parse; anything not in this list is left alone.
-_COMPILED = (
-    "array atexit binascii builtins cmath errno faulthandler fcntl gc grp itertools marshal math mmap posix pwd "
-    "readline resource select sys syslog termios time unicodedata zlib"
-).split()
+_COMPILED = [
+    "array",
+    "atexit",
+    "binascii",
+    "builtins",
+    "cmath",
+    "errno",
+    "faulthandler",
+    "fcntl",
+    "gc",
+    "grp",
+    "itertools",
+    "marshal",
+    "math",
+    "mmap",
+    "posix",
+    "pwd",
+    "readline",
+    "resource",
+    "select",
+    "sys",
+    "syslog",
+    "termios",
+    "time",
+    "unicodedata",
+    "zlib",
+]
 _MIN_LENGTH = 20  # shorter docstrings ("Test.", "x.foo()") say nothing
 _MAX_LENGTH = 200
 _LIMIT = 3000
@@ -56,10 +100,7 @@ def list_entries(limit: int | None = _LIMIT) -> list[Entry]:
     # Modules, classes and functions are kept first; methods, the most repetitive, fill what is left.
     first = [entry for entry in entries if entry.kind != "method"]
     rest = [entry for entry in entries if entry.kind == "method"]
-    if len(first) > limit:
-        kept = _spread(first, limit)
-    else:
-        kept = first + _spread(rest, limit - len(first))
+    kept = _spread(first, limit) if len(first) > limit else first + _spread(rest, limit - len(first))
     return sorted(kept, key=lambda entry: entry.name)
 
 

@@ -37,16 +37,19 @@ class Tokenizer:
         tokens, specials = model.tokens, model.specials
         named = {name: tokens[number] for name, number in specials.items()}
         vocab = {token: number for number, token in enumerate(tokens)}
-        self._fast: Any = Fast(models.WordPiece(vocab, unk_token=named["unk_id"], max_input_chars_per_word=MAX_WORD_LETTERS))
+        self._fast: Any = Fast(
+            models.WordPiece(vocab, unk_token=named["unk_id"], max_input_chars_per_word=MAX_WORD_LETTERS)
+        )
         self._fast.normalizer = normalizers.BertNormalizer(
             clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=model.architecture.do_lower_case
         )
         self._fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         cls, sep = named["cls_id"], named["sep_id"]
         self._fast.post_processor = processors.TemplateProcessing(
-            single=f"{cls}:0 $A:0 {sep}:0", pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+            single=f"{cls}:0 $A:0 {sep}:0",
+            pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
             special_tokens=[(cls, specials["cls_id"]), (sep, specials["sep_id"])],
-        )  # fmt: skip
+        )
         self._fast.decoder = decoders.WordPiece(prefix="##", cleanup=True)
         self._fast.add_special_tokens(list(dict.fromkeys(named.values())))
         self._fast.enable_truncation(max_length)
@@ -104,5 +107,7 @@ def check_texts(texts: Sequence[str]) -> None:
             try:
                 text.encode("utf-8")
             except UnicodeEncodeError as error:
-                raise InputError(f"text {row} holds a lone surrogate (U+{ord(text[error.start]):04X}) at letter {error.start}; "
-                                 "decode the input with errors='replace'") from None  # fmt: skip
+                raise InputError(
+                    f"text {row} holds a lone surrogate (U+{ord(text[error.start]):04X}) at letter {error.start}; "
+                    "decode the input with errors='replace'"
+                ) from None

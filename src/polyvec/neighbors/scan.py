@@ -123,7 +123,8 @@ class Scan:
         for batch in self._batches:
             rescored += batch.scan(block, shadow, terms, self._pool)
         if self._scores == "auto" and shadow.codes.dtype == np.int8 and block.rows is not None:
-            allowed = max(POOR * block.count, 8 * self.k) * len(self.queries)
+            # The first block starts without a threshold and keeps more than any other will.
+            allowed = max(POOR * block.count * (5 if block.first == 0 else 1), 8 * self.k) * len(self.queries)
             if rescored > allowed:
                 self._scores = "float32"
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from polyvec.codecs import AffineUint8, BFloat16, Float16, ScaledInt8
 from polyvec.core.blocks import Block, Codec
 from polyvec.core.errors import InputError
+from polyvec.kernels.paths import native, resolve_threads
 
 Singles = NDArray[np.float32]
 Decode = Callable[[Singles], Singles]
@@ -23,6 +24,7 @@ Decode = Callable[[Singles], Singles]
 CHUNK_ROWS = 4096  # rows that share a range in "int8 per chunk"
 PQ_DIMS = 8  # dimensions a byte of product quantisation stands for
 PQ_ROUNDS = 10
+CENTROIDS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,38 +82,48 @@ def fit_product(look: Look) -> Decode:
     if len(sample) < 2:
         raise InputError("product quantisation needs at least 2 rows to learn from")
     rng = np.random.default_rng(0)
-    groups = [slice(at, min(at + PQ_DIMS, sample.shape[1])) for at in range(0, sample.shape[1], PQ_DIMS)]
-    books = [_centroids(np.ascontiguousarray(sample[:, g]), rng) for g in groups]
+    groups = [(at, min(at + PQ_DIMS, sample.shape[1])) for at in range(0, sample.shape[1], PQ_DIMS)]
+    books = [_centroids(sample, first, last, rng) for first, last in groups]
 
     def decode(rows: Singles) -> Singles:
         out = np.empty_like(rows)
-        for at in range(0, len(rows), 4096):
-            for group, book in zip(groups, books):
-                piece = np.ascontiguousarray(rows[at : at + 4096, group])
-                out[at : at + 4096, group] = book[_nearest(piece, book)]
+        for (first, last), book in zip(groups, books):
+            out[:, first:last] = book[nearest(rows, first, book)]
         return out
 
     return decode
 
 
-def _centroids(points: Singles, rng: np.random.Generator) -> Singles:
-    count = min(256, len(points))
-    book = points[rng.choice(len(points), count, replace=False)].copy()
+def _centroids(sample: Singles, first: int, last: int, rng: np.random.Generator) -> Singles:
+    points = np.ascontiguousarray(sample[:, first:last])  # ten rounds over a strided sample would miss the cache
+    book = points[rng.choice(len(points), CENTROIDS, replace=len(points) < CENTROIDS)].copy()
     for _ in range(PQ_ROUNDS):
-        near = _nearest(points, book)
-        sizes = np.bincount(near, minlength=count)
-        sums = np.stack([np.bincount(near, points[:, d], count) for d in range(points.shape[1])], axis=1)
+        near = nearest(points, 0, book)
+        sizes = np.bincount(near, minlength=CENTROIDS)
+        sums = np.stack([np.bincount(near, points[:, d], CENTROIDS) for d in range(last - first)], axis=1)
         full = sizes > 0
         book[full] = (sums[full] / sizes[full, None]).astype(np.float32)
-        book[~full] = points[rng.integers(0, len(points), int((~full).sum()))]
+        if len(points) > CENTROIDS:
+            book[~full] = points[rng.integers(0, len(points), int((~full).sum()))]
     return book
 
 
-def _nearest(points: Singles, book: Singles) -> NDArray[np.intp]:
-    half = (book * book).sum(axis=1) / 2
-    out = np.empty(len(points), np.intp)
-    for at in range(0, len(points), 4096):
-        out[at : at + 4096] = (points[at : at + 4096] @ book.T - half).argmax(axis=1)
+def nearest(rows: Singles, first: int, book: Singles) -> NDArray[np.uint8]:
+    """The nearest centroid of each row's values from column `first` on; the first of equal ones."""
+    turned = np.ascontiguousarray(book.T)
+    start = (-(book.astype(np.float64) ** 2).sum(axis=1) / 2).astype(np.float32)
+    out = np.empty(len(rows), np.uint8)
+    compiled = native()
+    if compiled is not None:
+        compiled.nearest(np.ascontiguousarray(rows), first, turned, start, out, resolve_threads(None))
+        return out
+    for at in range(0, len(rows), 4096):
+        piece = rows[at : at + 4096]
+        scores = np.broadcast_to(start, (len(piece), CENTROIDS)).copy()
+        with np.errstate(all="ignore"):
+            for d, line in enumerate(turned):
+                scores += line * piece[:, first + d, None]
+        out[at : at + 4096] = scores.argmax(axis=1)
     return out
 
 

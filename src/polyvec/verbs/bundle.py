@@ -22,7 +22,7 @@ Path = str | os.PathLike[str]
 ROLES: Mapping[str, tuple[str, ...]] = {
     "base": ("train", "base", "vectors", "x"),
     "queries": ("test", "query", "queries", "q"),
-    "truth": ("neighbors", "neigh", "gt", "knn", "ids"),
+    "truth": ("neighbors", "neighbors_id", "neigh", "gt", "knn", "ids"),
     "distances": ("distances", "dists"),
 }
 METRICS = {"l2": "euclidean", "cosine": "angular", "cos": "angular"}  # ours -> ann-benchmarks'
@@ -61,8 +61,12 @@ def assemble(
         elif distances is not None:
             raise InputError("distances belong to a truth; name its ids with --truth (truth=)")
         first = opened[0]
-        metadata = {**first.metadata, "type": "dense", "dimension": first.dim,
-                    "point_type": "float" if train.dtype.kind in "fV" else "bit" if train.dtype.kind == "b" else "int"}  # fmt: skip
+        metadata = {
+            **first.metadata,
+            "type": "dense",
+            "dimension": first.dim,
+            "point_type": "float" if train.dtype.kind in "fV" else "bit" if train.dtype.kind == "b" else "int",
+        }
         if metric is not None:
             metadata["distance"] = METRICS.get(metric, metric)
         whole = Collection(columns, main="train", vocab=first.vocab, records=first.records, ids=first.ids,
@@ -114,10 +118,39 @@ def take_apart(
         return receipts
 
 
+def convert_bundle(
+    source: Path,
+    target: Path,
+    *,
+    queries: Path | None = None,
+    truth: Path | None = None,
+    distances: Path | None = None,
+    metric: str | None = None,
+    source_format: str | None = None,
+    lenient: bool = False,
+    **options: Any,
+) -> list[Receipt]:
+    """`take_apart` where the source holds base and queries already, else `assemble`."""
+    with formats.open(source, format=source_format, lenient=lenient) as found:
+        apart = is_bundle(found)
+    named: dict[str, Any] = {"truth": truth, "distances": distances, "source_format": source_format, "lenient": lenient}
+    if apart:
+        if metric is not None:
+            raise InputError(f"{os.fspath(source)} holds a benchmark already; its metric is in it")
+        return take_apart(source, target, queries=queries, **named, **options)
+    if queries is None:
+        raise InputError(f"{os.fspath(source)} holds no queries; name them with --queries (queries=)")
+    return [assemble(source, target, queries=queries, metric=metric, **named, **options)]
+
+
 def roles_of(collection: Collection) -> dict[str, str]:
     """Which column of a file is the base, which the queries, the truth and the distances."""
     names = {name.lower(): name for name in collection.columns}
-    return {role: next(names[n] for n in many if n in names) for role, many in ROLES.items() if any(n in names for n in many)}
+    return {
+        role: next(names[n] for n in many if n in names)
+        for role, many in ROLES.items()
+        if any(n in names for n in many)
+    }
 
 
 def is_bundle(collection: Collection) -> bool:
@@ -138,9 +171,14 @@ def _check_truth(columns: Mapping[str, Column], path: str) -> None:
         if not rows.size or (rows.min() >= 0 and rows.max() < base):
             continue
         row, place = map(int, np.argwhere((rows < 0) | (rows >= base))[0])
-        raise Corrupt("a ground-truth id is outside the base", path=path, field=f"query {block.start + row}, neighbour {place}",
-                      expected=f"0 to {base - 1}", found=int(rows[row, place]),
-                      remedy="name the base this truth was made for")  # fmt: skip
+        raise Corrupt(
+            "a ground-truth id is outside the base",
+            path=path,
+            field=f"query {block.start + row}, neighbour {place}",
+            expected=f"0 to {base - 1}",
+            found=int(rows[row, place]),
+            remedy="name the base this truth was made for",
+        )
 
 
 def _refuse_twice(paths: list[Path]) -> None:

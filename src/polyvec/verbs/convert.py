@@ -17,6 +17,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.format import Format, Progress, WriteOptions
+from polyvec.core.shards import expand
 from polyvec.core.sidecars import lacking, write_sidecars
 from polyvec.core.sinks import Sink, refuse_inputs
 
@@ -93,7 +94,7 @@ def write(
 
 def convert(
     source: str | os.PathLike[str], target: str | os.PathLike[str], *, source_format: str | None = None,
-    lenient: bool = False, **options: Any,
+    lenient: bool = False, resume: bool = False, **options: Any,
 ) -> Receipt:  # fmt: skip
     """Convert a file (or a glob of shards) to another format, in bounded memory.
 
@@ -101,8 +102,14 @@ def convert(
     ``format`` names the target's format where its suffix does not; ``column`` picks one of several columns;
     ``sidecar=False`` drops what the target cannot hold instead of keeping it beside; ``overwrite=False`` refuses to
     replace a file; ``sha256=True`` puts the target's digest into the receipt; ``dry_run=True`` writes nothing;
-    ``progress`` is True or a callback(current, total). Further options are the target format's own.
+    ``progress`` is True or a callback(current, total); with ``resume`` finished parts are kept beside the target until
+    all are done, and a killed run continues. Further options are the target format's own.
     """
+    if resume and not options.get("dry_run"):
+        from polyvec.verbs.resume import run_resumable
+
+        paths = [os.fspath(path) for path in expand(source)]
+        return run_resumable(paths, target, gather(options), source_format=source_format, lenient=lenient)
     with formats.open(source, format=source_format, lenient=lenient) as collection:
         inputs = [] if os.fspath(source) == "-" else [source]
         return write_collection(target, collection, gather(options), inputs=inputs)

@@ -69,9 +69,14 @@ class Step:
 
 
 def embed(
-    texts: Sequence[str], *, model: str | os.PathLike[str] | Embedder, prompt: str | None = None,
-    truncate_dim: int | None = None, output: str = "float32", **options: Any,
-) -> NDArray[Any]:  # fmt: skip
+    texts: Sequence[str],
+    *,
+    model: str | os.PathLike[str] | Embedder,
+    prompt: str | None = None,
+    truncate_dim: int | None = None,
+    output: str = "float32",
+    **options: Any,
+) -> NDArray[Any]:
     """One vector a text, [texts, dim]. ``model`` is a `.weights` file or an `Embedder`; options are the embedder's."""
     if isinstance(model, Embedder):
         if options:
@@ -82,10 +87,19 @@ def embed(
 
 
 def embed_corpus(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], *, model: Embedder, kind: str | None = None,
-    field: str | None = None, prompt: str | None = None, truncate_dim: int | None = None, resume: bool = True,
-    records: bool = True, progress: Callable[[Step], None] | None = None, **options: Any,
-) -> Embedded:  # fmt: skip
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    model: Embedder,
+    kind: str | None = None,
+    field: str | None = None,
+    prompt: str | None = None,
+    truncate_dim: int | None = None,
+    resume: bool = True,
+    records: bool = True,
+    progress: Callable[[Step], None] | None = None,
+    **options: Any,
+) -> Embedded:
     """Embed every text of a file (lines, JSONL, CSV, Parquet, ``-``) into any format; records stay beside the vectors.
 
     A stopped run goes on where it was; ``resume=False`` starts over. Further options are those of `convert`.
@@ -98,8 +112,16 @@ def embed_corpus(
     if os.fspath(target) != "-" and Path(target).exists() and not writing.overwrite:
         raise InputError(f"{os.fspath(target)}: the output exists; use --force (overwrite=True) to replace it")
     if not Path(target).absolute().parent.is_dir():
-        raise InputError(f"{os.fspath(target)}: the folder {Path(target).absolute().parent} does not exist; create it first")
-    fingerprint = {"corpus": corpus.fingerprint(), "prompt": prompt, "dim": width, "records": records, **describe_model(model)}
+        raise InputError(
+            f"{os.fspath(target)}: the folder {Path(target).absolute().parent} does not exist; create it first"
+        )
+    fingerprint = {
+        "corpus": corpus.fingerprint(),
+        "prompt": prompt,
+        "dim": width,
+        "records": records,
+        **describe_model(model),
+    }
     work = _Work(Path(f"{os.fspath(target)}.embedding" if os.fspath(target) != "-" else ".stdout.embedding"), width)
     started = time.perf_counter()
     resumed = work.begin(fingerprint, resume=resume)
@@ -118,12 +140,25 @@ def embed_corpus(
 
 def describe_model(model: Embedder) -> dict[str, Any]:
     """What makes two runs give the same vectors."""
-    return {"model": model.metadata, "weights": model.fingerprint, "max_seq_length": model.max_seq_length,
-            "normalize": model.normalize_embeddings, "engine": model.engine}  # fmt: skip
+    return {
+        "model": model.metadata,
+        "weights": model.fingerprint,
+        "max_seq_length": model.max_seq_length,
+        "normalize": model.normalize_embeddings,
+        "engine": model.engine,
+    }
 
 
-def _run(corpus: Corpus, work: _Work, model: Embedder, prompt: str | None, truncate_dim: int | None, records: bool,
-         progress: Callable[[Step], None] | None, started: float) -> None:  # fmt: skip
+def _run(
+    corpus: Corpus,
+    work: _Work,
+    model: Embedder,
+    prompt: str | None,
+    truncate_dim: int | None,
+    records: bool,
+    progress: Callable[[Step], None] | None,
+    started: float,
+) -> None:
     read = 0
 
     def position(done: int) -> None:
@@ -140,7 +175,9 @@ def _run(corpus: Corpus, work: _Work, model: Embedder, prompt: str | None, trunc
             raise InputError(f"{corpus.path}: after text {work.texts}: {error}") from None
         work.append(vectors, [record for _, record in chunk] if records else None, cut)
         if progress is not None:
-            progress(Step(work.texts, work.truncated, read, corpus.size, time.perf_counter() - started, work.texts - first))
+            progress(
+                Step(work.texts, work.truncated, read, corpus.size, time.perf_counter() - started, work.texts - first)
+            )
 
 
 def _chunk(items: Iterator[Item]) -> Iterator[Item]:
@@ -173,8 +210,10 @@ class _Work:
             self._records.touch()
             self._save()
         elif state["run"] != self._fingerprint:
-            raise InputError(f"{self.folder}: an unfinished run of another input, model or options lies here; "
-                             "finish it with the same ones, or start over with --restart (resume=False)")  # fmt: skip
+            raise InputError(
+                f"{self.folder}: an unfinished run of another input, model or options lies here; "
+                "finish it with the same ones, or start over with --restart (resume=False)"
+            )
         else:
             self.texts, self.truncated, self._record_bytes = state["texts"], state["truncated"], state["record_bytes"]
             # What was appended after the last count is cut off: it will be made again.
@@ -189,7 +228,9 @@ class _Work:
             state = parse_json(self._state.read_bytes(), path=str(self._state))
             counts = [state[name] for name in ("texts", "truncated", "record_bytes")]
             whole = all(type(count) is int and count >= 0 for count in counts) and isinstance(state["run"], dict)
-            there = self._vectors.stat().st_size >= counts[0] * self.width * 4 and self._records.stat().st_size >= counts[2]
+            there = (
+                self._vectors.stat().st_size >= counts[0] * self.width * 4 and self._records.stat().st_size >= counts[2]
+            )
         except (FormatError, KeyError, TypeError, OSError):
             return None
         return state if whole and there else None
@@ -199,7 +240,9 @@ class _Work:
         with self._vectors.open("ab") as file:
             file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
         if records is not None:
-            lines = "".join(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records).encode("utf-8")
+            lines = "".join(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records).encode(
+                "utf-8"
+            )
             with self._records.open("ab") as file:
                 file.write(lines)
             self._record_bytes += len(lines)
@@ -208,7 +251,12 @@ class _Work:
         self._save()
 
     def _save(self) -> None:
-        state = {"texts": self.texts, "truncated": self.truncated, "record_bytes": self._record_bytes, "run": self._fingerprint}
+        state = {
+            "texts": self.texts,
+            "truncated": self.truncated,
+            "record_bytes": self._record_bytes,
+            "run": self._fingerprint,
+        }
         with Sink(self._state, durable=False) as sink:
             sink.write(json.dumps(state).encode())
 

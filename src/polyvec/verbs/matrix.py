@@ -19,7 +19,7 @@ def list_formats() -> list[dict[str, Any]]:
 
 
 def conversion_matrix() -> dict[str, dict[str, str]]:
-    """For each source and target: exact, sidecar, column, lossy, or - where it cannot be."""
+    """For each source and target: exact, sidecar, column, lossy, own, or - where it cannot be."""
     every = formats.all_formats()
     return {a.name: {b.name: pair(a, b) for b in every} for a in every}
 
@@ -29,6 +29,8 @@ def pair(source: Format, target: Format) -> str:
     if not target.writable:
         return "-"
     have, can = source.holds, target.holds
+    if can.own_columns and source.name != target.name:
+        return "own"
     if "raw" not in can.encodings and source.name != target.name:
         return "lossy"
     if have.many_columns and not can.many_columns:

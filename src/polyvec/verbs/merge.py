@@ -15,12 +15,12 @@ from polyvec.verbs.convert import Receipt, gather, write_collection
 
 def merge(
     inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], target: str | os.PathLike[str], *,
-    source_format: str | None = None, lenient: bool = False, strict: bool = False, **options: Any,
+    source_format: str | None = None, lenient: bool = False, strict: bool = False, resume: bool = False, **options: Any,
 ) -> Receipt:  # fmt: skip
     """Merge files (paths, globs) of one kind into ``target``, in the order given; globs in shard order.
 
-    Gaps and duplicates in shard numbers become notes of the receipt, or errors with ``strict``. Takes the options of
-    `convert`.
+    Gaps and duplicates in shard numbers become notes of the receipt, or errors with ``strict``. With ``resume`` finished
+    shards are kept beside the target until all are done, and a killed run continues. Takes the options of `convert`.
     """
     shards = arrange(expand(inputs))
     if not shards.paths:
@@ -28,7 +28,13 @@ def merge(
     if strict and shards.problems:
         raise InputError("; ".join(shards.problems))
     paths = [os.fspath(path) for path in shards.paths]
+    writing = gather(options)
+    if resume and not writing.dry_run:
+        from polyvec.verbs.resume import run_resumable
+
+        notes = (*shards.problems, f"{len(paths)} files merged")
+        return run_resumable(paths, target, writing, source_format=source_format, lenient=lenient, notes=notes)
     with formats.open_many(paths, format=source_format, lenient=lenient) as collection:
         collection.notes.extend(shards.problems)
-        receipt = write_collection(target, collection, gather(options), inputs=paths)
+        receipt = write_collection(target, collection, writing, inputs=paths)
     return replace(receipt, notes=(*receipt.notes, f"{len(paths)} files merged"))

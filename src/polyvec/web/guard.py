@@ -49,18 +49,21 @@ class Guard:
         if refusal is not None:
             await _answer(send, *refusal)
             return
-        sent = False
+        taken, answered = 0, False
 
         async def guarded(message: Message) -> None:
-            nonlocal sent
+            nonlocal answered
+            if taken > MOST_BODY:  # whatever the app makes of its interrupted reading
+                if not answered:
+                    answered = True
+                    await _answer(send, 413, "the request is too large")
+                return
             if message["type"] == "http.response.start":
-                sent = True
+                answered = True
                 present = {name.lower() for name, _ in message["headers"]}
                 extra = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in present]
                 message = {**message, "headers": [*message["headers"], *extra]}
             await send(message)
-
-        taken = 0
 
         async def bounded() -> Message:
             nonlocal taken
@@ -73,8 +76,7 @@ class Guard:
         try:
             await self.app(scope, bounded, guarded)
         except _TooLarge:
-            if not sent:
-                await _answer(send, 413, "the request is too large")
+            await guarded({"type": "http.response.start"})
 
     def _refusal(self, scope: Scope, given: dict[str, str]) -> tuple[int, str] | None:
         host = host_name(given.get("host", ""))

@@ -68,7 +68,7 @@ def unit_rows(rows: NDArray[np.generic]) -> Floats:
     return out
 
 
-def _fit(column: Column, rows: NDArray[np.int64] | None, count: int) -> tuple[Floats, Floats, float]:
+def _fit(column: Column, rows: NDArray[np.int64] | None, count: int, width: int = 8) -> tuple[Floats, Floats, float]:
     """The mean, the first axes and the share of variance they hold, by subspace iteration on a sample."""
     dim = column.shape[1]
     most = max(2, min(SAMPLE_ROWS, SAMPLE_BYTES // max(1, 4 * dim)))
@@ -76,7 +76,7 @@ def _fit(column: Column, rows: NDArray[np.int64] | None, count: int) -> tuple[Fl
     sample = unit_rows(column.take(picked if rows is None else rows[picked]))
     mean = sample.mean(axis=0)
     sample -= mean
-    width = min(dim, 8)
+    width = min(dim, width)
     axes = np.linalg.qr(np.random.default_rng(0).standard_normal((dim, width)).astype(np.float32))[0]
     for _ in range(12):
         axes = np.linalg.qr(sample.T @ (sample @ axes))[0]
@@ -91,21 +91,24 @@ def _fit(column: Column, rows: NDArray[np.int64] | None, count: int) -> tuple[Fl
 
 def _tsne(column: Column, rows: NDArray[np.int64] | None, count: int) -> Plane:
     try:
-        from openTSNE import TSNE  # type: ignore[import-not-found, unused-ignore]
+        from openTSNE import TSNE  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         raise MissingExtra("openTSNE", extra="map", purpose="t-SNE maps") from None
     if not 10 <= count <= MOST_TSNE_ROWS:
         raise InputError(f"t-SNE maps take 10 to {MOST_TSNE_ROWS:,} rows, not {count:,}; use the pca projection")
-    mean, axes, _ = _fit(column, rows, count)
-    reduced = np.concatenate([(batch - mean) @ axes for batch in _batches(column, rows)])
-    neighbours = TSNE(
-        perplexity=min(30, (count - 1) / 3), metric="cosine", initialization="pca", random_state=0, n_jobs=-1
+    layout = TSNE(
+        perplexity=min(30, (count - 1) / 3),
+        metric="cosine",
+        initialization="pca",
+        random_state=0,
+        n_jobs=-1 if count > 5000 else 1,
     )
-    full = np.concatenate(list(_batches(column, rows))) if count * column.shape[1] <= 50_000 * 512 else reduced
-    return Plane(
-        to_points(np.asarray(neighbours.fit(full), np.float32)),
-        "t-SNE: near points are alike, far ones need not differ",
-    )
+    if 4 * count * column.shape[1] <= SAMPLE_BYTES:
+        flat = layout.fit(np.concatenate(list(_batches(column, rows))))
+    else:  # fifty axes hold what matters to neighbours, and fit in memory
+        mean, axes, _ = _fit(column, rows, count, width=50)
+        flat = layout.fit(np.concatenate([(batch - mean) @ axes for batch in _batches(column, rows)]))
+    return Plane(to_points(np.asarray(flat, np.float32)), "t-SNE: near points are alike, far ones need not differ")
 
 
 def to_points(flat: Floats) -> NDArray[np.uint16]:

@@ -39,7 +39,8 @@ def open_served(
             if records:
                 collection = attach_records(collection, records)
             embed = _embed_with(embedder) if embedder is not None else None
-            served = ServedCollection(collection, title=title, embed=embed)
+            dim = embedder.embedding_dim if embedder is not None else None
+            served = ServedCollection(collection, title=title, embed=embed, model_dim=dim)
         yield served, _model_routes(embedder) if embedder is not None else []
 
 

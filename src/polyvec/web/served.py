@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError, PolyvecError
+from polyvec.neighbors.search import search
 from polyvec.web.projection import Plane, project, unit_rows
 from polyvec.web.site import Entries, Field, Roles, as_text, survey
 
 MOST_POINTS = 100_000  # points of the map; of larger collections an even sample is shown
 MOST_LISTED = 300_000  # rows whose names and fields are held; of larger collections those of the sample
-SCAN_BYTES = 8 << 20
 MOST_K = 501
 MOST_ROWS = 600  # rows one request may ask records of
 
@@ -108,17 +108,19 @@ class ServedCollection:
     # -- questions
 
     def suggest(self, text: str, limit: int) -> list[dict[str, Any]]:
-        """Rows whose names begin with the text, then with a word that does, then those that hold it."""
+        """Rows whose names begin with the text, hold a word that does, hold it, or hold its words in any order."""
         wanted = fold(text.strip())
-        ranks: tuple[list[int], list[int], list[int]] = ([], [], [])
+        words = wanted.split()
+        ranks: tuple[list[int], ...] = ([], [], [], [])
         for at, name in enumerate(self.folded if wanted else []):
             place = name.find(wanted)
-            if place >= 0:
-                rank = ranks[0 if place == 0 else 2 if name[place - 1].isalnum() else 1]
-                if len(rank) < limit:
-                    rank.append(at)
-                if len(ranks[0]) >= limit:
-                    break
+            if place < 0 and (len(words) < 2 or not all(word in name for word in words)):
+                continue
+            rank = ranks[3 if place < 0 else 0 if place == 0 else 2 if name[place - 1].isalnum() else 1]
+            if len(rank) < limit:
+                rank.append(at)
+            if len(ranks[0]) >= limit:
+                break
         found = [at for rank in ranks for at in rank][:limit]
         return [{"row": at if self.listed is None else int(self.listed[at]), "name": self.names[at]} for at in found]
 
@@ -140,7 +142,7 @@ class ServedCollection:
         self, *, row: int | None = None, text: str | None = None, k: int = 20,
         filters: Mapping[str, list[str]] | None = None, seconds: float = 30.0,
     ) -> list[dict[str, Any]]:  # fmt: skip
-        """The k rows with the largest cosine, by a scan of the file; `TooSlow` after ``seconds``."""
+        """The k rows with the largest cosine, exactly, by a scan of the file; `TooSlow` after ``seconds``."""
         if row is not None:
             self._refuse([row])
             query = unit_rows(self.column.take(np.array([row])))[0]
@@ -150,8 +152,23 @@ class ServedCollection:
             raise InputError("this server has no model to search by meaning; start it with --model")
         if query.shape != (self.collection.dim,):
             raise InputError(f"the query has {len(query)} dimensions and the collection {self.collection.dim}")
-        best = self._scan(query, min(max(1, k), MOST_K), self._mask(filters or {}), time.monotonic() + seconds)
-        return [{"row": int(r), "score": float(s)} for r, s in zip(*best)]
+        if not query.any():
+            raise InputError(
+                "this row has no direction, so nothing is near it" if text is None else "the text is empty"
+            )
+        deadline = time.monotonic() + seconds
+
+        def watch(done: int, total: int) -> None:
+            if time.monotonic() > deadline:
+                raise TooSlow("the search took too long; serve a smaller file, or publish a sample of it")
+
+        k = min(max(1, k), MOST_K, self.collection.rows)
+        mask = self._mask(filters or {})
+        hits = search(
+            self.collection, query[None], k, "cosine", where=mask, column=self.collection.main, progress=watch
+        )
+        found = zip(hits.rows[0].tolist(), hits.scores[0].tolist())
+        return [{"row": row, "score": score} for row, score in found if row >= 0 and score == score]
 
     def _mask(self, filters: Mapping[str, list[str]]) -> NDArray[np.bool_] | None:
         by_name = {field.name: field for field in self.fields}
@@ -164,27 +181,6 @@ class ServedCollection:
         mask = np.zeros(self.collection.rows, bool)
         mask[self.listed[chosen]] = True
         return mask
-
-    def _scan(
-        self, query: NDArray[np.float32], k: int, mask: NDArray[np.bool_] | None, deadline: float
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        rows, scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
-        step = max(1, SCAN_BYTES // (4 * self.collection.dim))
-        for start in range(0, self.collection.rows, step):
-            if time.monotonic() > deadline:
-                raise TooSlow("the search took too long; serve a smaller file, or build an index")
-            stop = min(start + step, self.collection.rows)
-            inside = np.arange(start, stop) if mask is None else start + np.flatnonzero(mask[start:stop])
-            if not len(inside):
-                continue
-            block = unit_rows(self.column[start:stop])
-            found = (block if mask is None else block[inside - start]) @ query
-            rows, scores = np.concatenate([rows, inside]), np.concatenate([scores, found])
-            if len(rows) > k:
-                kept = np.lexsort((rows, -scores))[:k]
-                rows, scores = rows[kept], scores[kept]
-        order = np.lexsort((rows, -scores))
-        return rows[order], scores[order]
 
 
 def _spread(rows: int, most: int) -> NDArray[np.int64] | None:

@@ -22,7 +22,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "text": ("summary", "description", "abstract", "text", "body", "content", "snippet"),
 }
 MOST_FIELDS = 12
-MOST_VALUES = 200  # distinct values of a category; beyond that a list is no filter
+MOST_VALUES = 400  # distinct values of a category; beyond that a list is no filter
 FEW_NUMBERS = 12  # numbers with no more distinct values than this are categories
 MISSING = 65535
 NAME_LENGTH = 200

@@ -33,12 +33,26 @@ from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats.weights.legacy import (
-    WORDS, Legacy, legacy_columns, legacy_layout, legacy_metadata, read_legacy,
-)  # fmt: skip
-from polyvec.formats.weights.sections import (
-    DESCRIPTOR, FOOTER, HEADER, MAGIC, SPECIALS, TENSORS_ALIGNED, VOCAB_EMBEDDED, VOCAB_HEADER, Contents, Tensor,
-    check_checksums, read_contents,
-)  # fmt: skip
+    WORDS,
+    Legacy,
+    legacy_columns,
+    legacy_layout,
+    legacy_metadata,
+    read_legacy,
+)
+from polyvec.formats.weights.records import (
+    DESCRIPTOR,
+    FOOTER,
+    HEADER,
+    MAGIC,
+    SPECIALS,
+    TENSORS_ALIGNED,
+    VOCAB_EMBEDDED,
+    VOCAB_HEADER,
+    Contents,
+    Tensor,
+)
+from polyvec.formats.weights.sections import check_checksums, read_contents
 from polyvec.formats.weights.writing import ENCODINGS, JSON_KEYS, choose_codec, write_weights
 
 LEGACY_NOTE = "this is the legacy layout of EMBD files, which has no checksums and no metadata; convert it to be safe"
@@ -51,9 +65,12 @@ class Weights(Format):
     title = "EMBD .weights (models with vocabulary)"
     suffixes = (".weights",)
     holds = Holds(
-        many_columns=True, vocab=True, metadata=True, encodings=ENCODINGS,
+        many_columns=True,
+        vocab=True,
+        metadata=True,
+        encodings=ENCODINGS,
         dtypes="float16 bfloat16 float32 int8 int16 int32 uint8 uint16 uint32",
-    )  # fmt: skip
+    )
     options = ("created_at",)
     checksummed = True
 
@@ -72,8 +89,13 @@ class Weights(Format):
             notes, tokens = [LEGACY_NOTE], contents.tokens
         else:
             if not contents.tensors:
-                raise Corrupt("the file holds no tensors", offset=HEADER.offset("tensor_index_count"),
-                              field="tensor_index_count", expected="at least 1", found=0)  # fmt: skip
+                raise Corrupt(
+                    "the file holds no tensors",
+                    offset=HEADER.offset("tensor_index_count"),
+                    field="tensor_index_count",
+                    expected="at least 1",
+                    found=0,
+                )
             columns = make_columns(source, contents)
             metadata = decode_metadata(contents.metadata, source.label)
             notes, found = list(contents.notes), contents.tokens
@@ -139,8 +161,9 @@ def make_columns(source: Source, contents: Contents) -> dict[str, Column]:
         codec = ScaledInt8() if scale else Raw(tensor.dtype)
         others = (Part("scale", scale.offset),) if scale else ()
         extents = [Extent(0, rows, tensor.offset, tensor.size, codec, others=others)] if rows else []
-        columns[name] = FileColumn(name, source, extents, row_shape=tuple(rest), dtype=codec.dtype,
-                                   encoding="int8" if scale else "raw")  # fmt: skip
+        columns[name] = FileColumn(
+            name, source, extents, row_shape=tuple(rest), dtype=codec.dtype, encoding="int8" if scale else "raw"
+        )
     return columns
 
 
@@ -177,7 +200,11 @@ def _check_padding(source: Source, contents: Contents) -> Iterator[Finding]:
     """The document promises zeros between tensors."""
     at = contents.header["tensor_data_offset"]
     for tensor in sorted(contents.tensors, key=lambda tensor: tensor.offset):
-        if contents.header["flags"] & TENSORS_ALIGNED and at < tensor.offset and source.view(at, tensor.offset - at).any():
+        if (
+            contents.header["flags"] & TENSORS_ALIGNED
+            and at < tensor.offset
+            and source.view(at, tensor.offset - at).any()
+        ):
             yield Finding("warning", f"padding before tensor {tensor.name!r} is not zero", offset=at, field="padding")
         at = max(at, tensor.offset + tensor.size)
 
@@ -191,8 +218,12 @@ def _map(source: Source, contents: Contents) -> Iterator[Span]:
         yield Span(start, VOCAB_HEADER.size, "vocabulary header")
         size = int(contents.tokens.stops[-1]) if len(contents.tokens) else 0
         yield Span(start + VOCAB_HEADER.size, size, "tokens", f"{len(contents.tokens)} tokens")
-        yield Span(contents.specials_offset, SPECIALS.size, "special tokens",
-                   ", ".join(f"{name} {number}" for name, number in (contents.specials or {}).items()))  # fmt: skip
+        yield Span(
+            contents.specials_offset,
+            SPECIALS.size,
+            "special tokens",
+            ", ".join(f"{name} {number}" for name, number in (contents.specials or {}).items()),
+        )
     size = header["tensor_index_count"] * DESCRIPTOR.size
     yield Span(header["tensor_index_offset"], size, "tensor index", f"{header['tensor_index_count']} descriptors")
     yield Span(contents.names_offset, contents.names_size, "tensor names")

@@ -25,7 +25,8 @@ from polyvec.core.errors import FormatError
 from polyvec.core.files import Source
 from polyvec.core.layout import Cursor, Span
 from polyvec.core.vocab import Strings
-from polyvec.formats.weights.sections import MAGIC, read_tokens
+from polyvec.formats.weights.records import MAGIC
+from polyvec.formats.weights.vocabulary import read_tokens
 
 _FLOAT = np.dtype("<f4")
 _MAX_NAME = 65_535
@@ -104,7 +105,9 @@ def legacy_columns(source: Source, legacy: Legacy) -> dict[str, Column]:
         else:
             rows, *rest = tensor.shape
             extents = [Extent(0, rows, tensor.offset, tensor.size, Raw(_FLOAT))] if rows else []
-            columns[tensor.name] = FileColumn(tensor.name, source, extents, row_shape=tuple(rest), encoding="raw", dtype=_FLOAT)
+            columns[tensor.name] = FileColumn(
+                tensor.name, source, extents, row_shape=tuple(rest), encoding="raw", dtype=_FLOAT
+            )
     return columns
 
 
@@ -128,12 +131,17 @@ def legacy_metadata(legacy: Legacy) -> dict[str, str]:
     inner = shapes.get("encoder.layer.0.intermediate.dense.bias", (0,))
     width = words[1]
     return {
-        "model_name": "legacy", "model_version": "0", "embedding_dim": str(width), "vocab_size": str(words[0]),
-        "num_layers": str(len(layers)), "num_attention_heads": str(max(1, width // (32 if width == 384 else 64))),
-        "hidden_size": str(width), "intermediate_size": str(inner[0]),
+        "model_name": "legacy",
+        "model_version": "0",
+        "embedding_dim": str(width),
+        "vocab_size": str(words[0]),
+        "num_layers": str(len(layers)),
+        "num_attention_heads": str(max(1, width // (32 if width == 384 else 64))),
+        "hidden_size": str(width),
+        "intermediate_size": str(inner[0]),
         "max_position_emb": str(shapes.get("embeddings.position_embeddings.weight", (0,))[0]),
         "created_at": "1970-01-01T00:00:00Z",
-    }  # fmt: skip
+    }
 
 
 def legacy_layout(source: Source, legacy: Legacy) -> Iterator[Span]:

@@ -22,10 +22,24 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import WriteOptions
 from polyvec.core.sinks import Payload, Sink
-from polyvec.formats.weights.sections import (
-    ALIGNMENT, CHECKED_HEADER_BYTES, CHECKSUM_ENABLED, DESCRIPTOR, DTYPES, FOOTER, HEADER, MAGIC, MAGIC_END,
-    METADATA_HEADER, REQUIRED_KEYS, SPECIALS, TENSORS_ALIGNED, VOCAB_EMBEDDED, VOCAB_HEADER, hash_name,
-)  # fmt: skip
+from polyvec.formats.weights.records import (
+    ALIGNMENT,
+    CHECKED_HEADER_BYTES,
+    CHECKSUM_ENABLED,
+    DESCRIPTOR,
+    DTYPES,
+    FOOTER,
+    HEADER,
+    MAGIC,
+    MAGIC_END,
+    METADATA_HEADER,
+    REQUIRED_KEYS,
+    SPECIALS,
+    TENSORS_ALIGNED,
+    VOCAB_EMBEDDED,
+    VOCAB_HEADER,
+    hash_name,
+)
 from polyvec.kernels import crc32
 
 MAX_U16, MAX_U32 = 2**16 - 1, 2**32 - 1
@@ -49,7 +63,7 @@ class Planned:
 
     @property
     def size(self) -> int:
-        return prod(self.shape) * self.dtype.itemsize
+        return int(prod(self.shape)) * self.dtype.itemsize
 
 
 def choose_codec(column: Column, encoding: str | None) -> Codec:
@@ -59,7 +73,7 @@ def choose_codec(column: Column, encoding: str | None) -> Codec:
     if encoding is None and isinstance(column.codec, ScaledInt8):
         return column.codec
     dtype = column.dtype
-    if encoding == "int8" and dtype.kind in "fV" and len(column.shape) > 1 and prod(column.shape):
+    if encoding == "int8" and dtype.kind in "fV" and len(column.shape) > 1 and column.rows:
         return ScaledInt8()
     if encoding in _SMALLER and dtype.kind in "fV":
         dtype = _SMALLER[encoding]
@@ -81,9 +95,12 @@ def plan_tensors(collection: Collection, encoding: str | None) -> Iterator[Plann
         shape = tuple(column.shape)
         encoded = _text(name, "tensor name")
         if not 1 <= len(shape) <= 4 or max(shape) > MAX_U32:
-            raise InputError(f"tensor {name!r} has shape {list(shape)}; weights files hold 1 to 4 dimensions of 32 bits")
+            raise InputError(
+                f"tensor {name!r} has shape {list(shape)}; weights files hold 1 to 4 dimensions of 32 bits"
+            )
         if shape[0] and not all(shape):
             raise InputError(f"tensor {name!r} has shape {list(shape)}: rows without values cannot be kept")
+        pieces: list[tuple[bytes, np.dtype[Any], tuple[int, ...], Column | None]]
         if isinstance(codec, ScaledInt8):
             if f"{name}.scale" in names:
                 raise InputError(f"tensor {name!r} needs {name + '.scale'!r} for its scales, and that name is taken")
@@ -111,20 +128,34 @@ def write_weights(collection: Collection, sink: Sink, options: WriteOptions) -> 
     if data_offset > MAX_U32:
         raise InputError(f"the vocabulary and metadata take {data_offset} bytes; section offsets have 32 bits")
     data_size = tensors[-1].offset + tensors[-1].size if tensors else 0
-    header = HEADER.pack({
-        "magic": MAGIC, "version_major": 1, "version_minor": 0, "flags": flags, "metadata_offset": HEADER.size,
-        "metadata_size": len(metadata), "vocab_offset": vocab_offset, "vocab_size": len(vocabulary),
-        "tensor_index_offset": index_offset, "tensor_index_count": len(tensors), "tensor_data_offset": data_offset,
-        "tensor_data_size": data_size, "total_file_size": data_offset + data_size + FOOTER.size,
-        "header_checksum": 0, "reserved": 0,
-    })  # fmt: skip
+    header = HEADER.pack(
+        {
+            "magic": MAGIC,
+            "version_major": 1,
+            "version_minor": 0,
+            "flags": flags,
+            "metadata_offset": HEADER.size,
+            "metadata_size": len(metadata),
+            "vocab_offset": vocab_offset,
+            "vocab_size": len(vocabulary),
+            "tensor_index_offset": index_offset,
+            "tensor_index_count": len(tensors),
+            "tensor_data_offset": data_offset,
+            "tensor_data_size": data_size,
+            "total_file_size": data_offset + data_size + FOOTER.size,
+            "header_checksum": 0,
+            "reserved": 0,
+        }
+    )
     header = header[:CHECKED_HEADER_BYTES] + crc32(header[:CHECKED_HEADER_BYTES]).to_bytes(4, "little") + bytes(4)
     out = _Checked(sink)
     for piece in (header, metadata, vocabulary, index, bytes(padding)):
         out.write(piece)
     out.data = 0
     _write_tensors(out, tensors, data_offset, options)
-    sink.write(FOOTER.pack({"data_checksum": out.data, "file_checksum": out.file, "magic_end": MAGIC_END, "reserved": 0}))
+    sink.write(
+        FOOTER.pack({"data_checksum": out.data, "file_checksum": out.file, "magic_end": MAGIC_END, "reserved": 0})
+    )
 
 
 class _Checked:
@@ -169,11 +200,19 @@ def _copy_scales(out: _Checked, scales: IO[bytes]) -> None:
 
 def _pack_descriptor(tensor: Planned) -> bytes:
     sizes = [*tensor.shape, 0, 0, 0][:4]
-    return DESCRIPTOR.pack({
-        "name_hash": hash_name(tensor.name), "dtype": _CODES[tensor.dtype], "ndim": len(tensor.shape),
-        "name_length": len(tensor.name), "shape0": sizes[0], "shape1": sizes[1], "shape2": sizes[2],
-        "shape3": sizes[3], "data_offset": tensor.offset,
-    })  # fmt: skip
+    return DESCRIPTOR.pack(
+        {
+            "name_hash": hash_name(tensor.name),
+            "dtype": _CODES[tensor.dtype],
+            "ndim": len(tensor.shape),
+            "name_length": len(tensor.name),
+            "shape0": sizes[0],
+            "shape1": sizes[1],
+            "shape2": sizes[2],
+            "shape3": sizes[3],
+            "data_offset": tensor.offset,
+        }
+    )
 
 
 def _text(text: str, what: str) -> bytes:
@@ -220,10 +259,17 @@ def _defaults(collection: Collection) -> Mapping[str, str]:
     moment = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH") or 0), UTC)
     size = str(collection.dim)
     return {
-        "model_name": "vectors", "model_version": "0", "embedding_dim": size, "vocab_size": str(collection.rows),
-        "num_layers": "0", "num_attention_heads": "0", "hidden_size": size, "intermediate_size": "0",
-        "max_position_emb": "0", "created_at": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }  # fmt: skip
+        "model_name": "vectors",
+        "model_version": "0",
+        "embedding_dim": size,
+        "vocab_size": str(collection.rows),
+        "num_layers": "0",
+        "num_attention_heads": "0",
+        "hidden_size": size,
+        "intermediate_size": "0",
+        "max_position_emb": "0",
+        "created_at": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
 
 
 def pack_vocabulary(collection: Collection, place: int) -> bytes:
@@ -237,13 +283,17 @@ def pack_vocabulary(collection: Collection, place: int) -> bytes:
             raise InputError(f"token {row} takes {len(word)} bytes; the format holds at most {MAX_U16}")
         tokens += len(word).to_bytes(2, "little") + word
     given = collection.metadata.get("special_tokens")
-    specials = {name: 0 for name in SPECIALS.fields}
+    specials = dict.fromkeys(SPECIALS.fields, 0)
     for name, token in SPECIAL_TOKENS.items():
         number = given.get(name) if isinstance(given, Mapping) else None
         specials[name] = number if isinstance(number, int) else vocab.get(token, 0) or 0
         if not 0 <= specials[name] < max(1, len(vocab)):
             raise InputError(f"special token {name} is {specials[name]}, and the vocabulary has {len(vocab)} tokens")
-    head = {"token_count": len(vocab), "total_size": len(tokens), "special_tokens": place + VOCAB_HEADER.size + len(tokens)}
+    head = {
+        "token_count": len(vocab),
+        "total_size": len(tokens),
+        "special_tokens": place + VOCAB_HEADER.size + len(tokens),
+    }
     if head["special_tokens"] + SPECIALS.size > MAX_U32:
         raise InputError(f"the vocabulary takes {len(tokens)} bytes; section offsets have 32 bits")
     return VOCAB_HEADER.pack(head) + bytes(tokens) + SPECIALS.pack(specials)

@@ -47,8 +47,10 @@ def start_engine(name: str, model: Model, *, num_threads: int | None = None) -> 
         except MissingExtra:
             return _numpy(model, threads)
     makers: dict[str, Callable[[Model, int], Engine]] = {
-        "onnxruntime": _onnxruntime, "openvino": _openvino, "numpy": _numpy,
-    }  # fmt: skip
+        "onnxruntime": _onnxruntime,
+        "openvino": _openvino,
+        "numpy": _numpy,
+    }
     if name not in makers:
         raise InputError(f"unknown engine {name!r}; there are auto, {', '.join(ENGINES)}")
     return makers[name](model, threads)

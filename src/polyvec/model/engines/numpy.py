@@ -52,7 +52,7 @@ class NumpyEngine:
             x = self._layer_norm(attended + x, f"{layer}.attention.output.LayerNorm")
             inner = activate(self._linear(x, f"{layer}.intermediate.dense"), sizes.hidden_act)
             x = self._layer_norm(self._linear(inner, f"{layer}.output.dense") + x, f"{layer}.output.LayerNorm")
-        return x.reshape(texts, tokens, sizes.hidden_size)
+        return np.asarray(x.reshape(texts, tokens, sizes.hidden_size), np.float32)
 
     def _linear(self, x: Floats, name: str) -> Floats:
         weights = self._model.parameters
@@ -86,21 +86,45 @@ def _erf(x: Floats) -> Floats:
     wide = x.astype(np.float64)
     size = np.abs(wide)
     square = size * size
-    inner = wide * (
-        (((1.85777706184603153e-1 * square + 3.16112374387056560e0) * square + 1.13864154151050156e2) * square
-         + 3.77485237685302021e2) * square + 3.20937758913846947e3
-    ) / (
-        (((square + 2.36012909523441209e1) * square + 2.44024637934444173e2) * square + 1.28261652607737228e3) * square
-        + 2.84423683343917062e3
-    )  # fmt: skip
-    top = 2.15311535474403846e-8
-    bottom = 1.0
+    inner = (
+        wide
+        * (
+            (
+                ((1.85777706184603153e-1 * square + 3.16112374387056560e0) * square + 1.13864154151050156e2) * square
+                + 3.77485237685302021e2
+            )
+            * square
+            + 3.20937758913846947e3
+        )
+        / (
+            (((square + 2.36012909523441209e1) * square + 2.44024637934444173e2) * square + 1.28261652607737228e3)
+            * square
+            + 2.84423683343917062e3
+        )
+    )
+    top, bottom = np.full_like(wide, 2.15311535474403846e-8), np.ones_like(wide)
     for a, b in zip(
-        (5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1, 2.98635138197400131e2,
-         8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3, 1.23033935479799725e3),
-        (1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
-         3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3),
-    ):  # fmt: skip
+        (
+            5.64188496988670089e-1,
+            8.88314979438837594e0,
+            6.61191906371416295e1,
+            2.98635138197400131e2,
+            8.81952221241769090e2,
+            1.71204761263407058e3,
+            2.05107837782607147e3,
+            1.23033935479799725e3,
+        ),
+        (
+            1.57449261107098347e1,
+            1.17693950891312499e2,
+            5.37181101862009858e2,
+            1.62138957456669019e3,
+            3.29079923573345963e3,
+            4.36261909014324716e3,
+            3.43936767414372164e3,
+            1.23033935480374942e3,
+        ),
+    ):
         top = top * size + a
         bottom = bottom * size + b
     # Beyond 4 erfc is below 1.6e-8, less than half an ulp of 1 in float32.

@@ -7,7 +7,7 @@ package to do it costs more (0.3 s) than everything else of a cold start togethe
     Model    ir_version 1, producer_name 2, graph 7, opset_import 8
     Graph    node 1, name 2, initializer 5, input 11, output 12
     Node     input 1, output 2, name 3, op_type 4, attribute 5, domain 7
-    Attribute name 1, f 2, i 3, s 4, ints 8, type 20
+    Attribute name 1, f 2, i 3, s 4, g 6, ints 8, type 20
     Tensor   dims 1, data_type 2, name 8, raw_data 9, external_data 13, data_location 14
     Value    name 1, type 2 {tensor 1 {element 1, shape 2 {dimension 1 {value 1, parameter 2}}}}
 """
@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-FLOAT, INT32, INT64 = 1, 6, 7
+FLOAT, INT32, INT64, BOOL = 1, 6, 7, 9
 _OPSET, _IR_VERSION = 20, 9
 MICROSOFT = "com.microsoft"  # the runtime's own domain: fused attention, skip-normalisation
 
@@ -83,12 +83,18 @@ class Graph:
         self._nodes.append(_bytes(1, node + (_text(7, domain) if domain else b"")))
         return output
 
+    def choose(self, condition: str, yes: Graph, no: Graph, output: str) -> str:
+        """Append a node that runs one of two graphs, whose single outputs it passes on; both see this graph's names."""
+        node = _text(1, condition) + _text(2, output) + _text(3, output) + _text(4, "If")
+        for name, branch in (("then_branch", yes), ("else_branch", no)):
+            node += _bytes(5, _text(1, name) + _bytes(6, branch.body(name)) + _number(20, 5))
+        self._nodes.append(_bytes(1, node))
+        return output
+
     def constant(self, name: str, value: npt.NDArray[np.int64] | npt.NDArray[np.float32]) -> str:
         kind = INT64 if value.dtype == np.int64 else FLOAT
         dims = b"".join(_number(1, size) for size in value.shape)
-        self._initializers.append(
-            _bytes(5, dims + _number(2, kind) + _text(8, name) + _bytes(9, value.tobytes()))
-        )
+        self._initializers.append(_bytes(5, dims + _number(2, kind) + _text(8, name) + _bytes(9, value.tobytes())))
         return name
 
     def weight(self, name: str, shape: Sequence[int]) -> str:
@@ -105,10 +111,14 @@ class Graph:
     def output(self, name: str, kind: int, shape: Sequence[str | int]) -> None:
         self._outputs.append(_bytes(12, _value(name, kind, shape)))
 
+    def body(self, name: str) -> bytes:
+        """The graph's message."""
+        return b"".join([*self._nodes, _text(2, name), *self._initializers, *self._inputs, *self._outputs])
+
     def serialize(self) -> bytes:
-        parts = [*self._nodes, _text(2, "encoder"), *self._initializers, *self._inputs, *self._outputs]
+        """The graph as a model."""
         opsets = _bytes(8, _text(1, "") + _number(2, _OPSET)) + _bytes(8, _text(1, MICROSOFT) + _number(2, 1))
-        return _number(1, _IR_VERSION) + _text(2, "polyvec") + _bytes(7, b"".join(parts)) + opsets
+        return _number(1, _IR_VERSION) + _text(2, "polyvec") + _bytes(7, self.body("encoder")) + opsets
 
 
 def _value(name: str, kind: int, shape: Sequence[str | int]) -> bytes:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import MissingExtra
 from polyvec.model.architecture import POSITIONS, TYPES, WORDS, Architecture
-from polyvec.model.engines.onnx_graph import FLOAT, INT32, INT64, MICROSOFT, Graph
+from polyvec.model.engines.onnx_graph import BOOL, FLOAT, INT32, INT64, MICROSOFT, Graph
 from polyvec.model.loading import Model
 from polyvec.model.pooling import weigh_tokens
 
@@ -45,7 +45,8 @@ class OnnxruntimeEngine:
         self._session: Any = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
     def pool(self, ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> NDArray[np.float32]:
-        feed: dict[str, Any] = {"ids": ids, "lengths": lengths}
+        padded = np.array(bool((lengths != ids.shape[1]).any()))
+        feed: dict[str, Any] = {"ids": ids, "lengths": lengths, "padded": padded}
         if self._pooling == "max":
             outside = np.arange(ids.shape[1]) >= lengths[:, None]
             feed["weights"] = np.where(outside, np.float32(-1e30), np.float32(0))[:, :, None]
@@ -72,15 +73,24 @@ def build_graph(sizes: Architecture, parameters: Weights) -> tuple[bytes, Weight
 
     def norm(x: str, name: str, out: str) -> str:
         attributes = {"axis": -1, "epsilon": sizes.layer_norm_eps}
-        return graph.add("LayerNormalization", [x, weight(f"{name}.weight"), weight(f"{name}.bias")], out, attributes=attributes)
+        return graph.add(
+            "LayerNormalization", [x, weight(f"{name}.weight"), weight(f"{name}.bias")], out, attributes=attributes
+        )
 
     def linear(x: str, name: str, out: str) -> str:
         return graph.add("Gemm", [x, weight(f"{name}.weight"), weight(f"{name}.bias")], out, attributes={"transB": 1})
 
     graph.input("ids", INT64, ["texts", "tokens"])
     graph.input("lengths", INT32, ["texts"])
+    graph.input("padded", BOOL, [])
     graph.input("weights", FLOAT, ["texts", "tokens", 1] if sizes.pooling == "max" else ["texts", 1, "tokens"])
-    for name, values in (("zero", [0]), ("one", [1]), ("two", [2]), ("width", [sizes.hidden_size]), ("flat", [-1, sizes.hidden_size])):
+    for name, values in (
+        ("zero", [0]),
+        ("one", [1]),
+        ("two", [2]),
+        ("width", [sizes.hidden_size]),
+        ("flat", [-1, sizes.hidden_size]),
+    ):
         graph.constant(name, np.array(values, np.int64))
     shape = graph.add("Shape", ["ids"], "shape")
     deep = graph.add("Concat", [shape, "width"], "deep", attributes={"axis": 0})
@@ -104,12 +114,15 @@ def build_graph(sizes: Architecture, parameters: Weights) -> tuple[bytes, Weight
 
 def _add_layer(graph: Graph, sizes: Architecture, layer: str, x: str, deep: str, norm: Any, linear: Any) -> str:
     parts = [
-        graph.add("Reshape", [linear(x, f"{layer}.attention.self.{part}", f"{layer}.{part}"), deep], f"{layer}.{part}.deep")
+        graph.add(
+            "Reshape", [linear(x, f"{layer}.attention.self.{part}", f"{layer}.{part}"), deep], f"{layer}.{part}.deep"
+        )
         for part in ("query", "key", "value")
     ]
-    heads = {"num_heads": sizes.num_attention_heads}
-    context = graph.add("MultiHeadAttention", [*parts, "", "lengths"], f"{layer}.context", domain=MICROSOFT, attributes=heads)
-    attended = linear(graph.add("Reshape", [context, "flat"], f"{layer}.flat"), f"{layer}.attention.output.dense", f"{layer}.attended")
+    context = _add_attention(graph, sizes, parts, f"{layer}.context")
+    attended = linear(
+        graph.add("Reshape", [context, "flat"], f"{layer}.flat"), f"{layer}.attention.output.dense", f"{layer}.attended"
+    )
     x = norm(graph.add("Add", [attended, x], f"{layer}.sum"), f"{layer}.attention.output.LayerNorm", f"{layer}.middle")
     inner = linear(x, f"{layer}.intermediate.dense", f"{layer}.inner")
     if sizes.hidden_act == "relu":
@@ -119,3 +132,18 @@ def _add_layer(graph: Graph, sizes: Architecture, layer: str, x: str, deep: str,
         inner = graph.add("Gelu", [inner], f"{layer}.active", attributes=kind)
     outer = linear(inner, f"{layer}.output.dense", f"{layer}.outer")
     return str(norm(graph.add("Add", [outer, x], f"{layer}.sum2"), f"{layer}.output.LayerNorm", f"{layer}.out"))
+
+
+def _add_attention(graph: Graph, sizes: Architecture, parts: list[str], out: str) -> str:
+    """Attention with a mask where texts differ in length; without one, where they do not, it is a tenth faster."""
+    branches = []
+    for mask in ("lengths", ""):
+        branch = Graph()
+        inputs = [*parts, "", mask] if mask else parts
+        name = f"{out}.{mask or 'whole'}"
+        branch.add(
+            "MultiHeadAttention", inputs, name, domain=MICROSOFT, attributes={"num_heads": sizes.num_attention_heads}
+        )
+        branch.output(name, FLOAT, ["texts", "tokens", sizes.hidden_size])
+        branches.append(branch)
+    return graph.choose("padded", branches[0], branches[1], out)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from polyvec.core.errors import MissingExtra
 from polyvec.model.architecture import POSITIONS, TYPES, WORDS
 from polyvec.model.loading import Model
-from polyvec.model.pooling import weigh_tokens
+from polyvec.model.pooling import pool
 
 
 class OpenvinoEngine:
@@ -31,8 +31,10 @@ class OpenvinoEngine:
         able = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
         self.precision = "bf16" if "BF16" in able else "f32"
         settings = {
-            "INFERENCE_PRECISION_HINT": self.precision, "NUM_STREAMS": str(threads), "INFERENCE_NUM_THREADS": str(threads),
-        }  # fmt: skip
+            "INFERENCE_PRECISION_HINT": self.precision,
+            "NUM_STREAMS": str(threads),
+            "INFERENCE_NUM_THREADS": str(threads),
+        }
         self._compiled: Any = core.compile_model(build_model(model), "CPU", settings)
         self._local = threading.local()
 
@@ -40,14 +42,10 @@ class OpenvinoEngine:
         request = getattr(self._local, "request", None)
         if request is None:
             request = self._local.request = self._compiled.create_infer_request()
-        inside = np.arange(ids.shape[1]) < lengths[:, None]
-        mask = np.where(inside, np.float32(0), np.float32(-1e30))
-        if self._pooling == "max":
-            weights = mask[:, :, None]
-        else:
-            weights = weigh_tokens(lengths, ids.shape[1], self._pooling)[:, None, :]
-        request.infer([ids.astype(np.int32), mask[:, None, None, :], weights], share_inputs=True)
-        return np.array(request.get_output_tensor(0).data, np.float32)
+        mask = np.where(np.arange(ids.shape[1]) < lengths[:, None], np.float32(0), np.float32(-1e30))
+        request.infer([ids.astype(np.int32), mask[:, None, None, :]], share_inputs=True)
+        # Pooled here and not in the graph: in bfloat16 the mean would lose more than all the layers do.
+        return pool(request.get_output_tensor(0).data, lengths, self._pooling)
 
     def close(self) -> None:
         self._compiled = None
@@ -78,7 +76,6 @@ def build_model(model: Model) -> Any:
 
     ids = op.parameter([-1, -1], openvino.Type.i32, name="ids")
     mask = op.parameter([-1, 1, 1, -1], openvino.Type.f32, name="mask")
-    weights = op.parameter([-1, -1, 1] if sizes.pooling == "max" else [-1, 1, -1], openvino.Type.f32, name="weights")
     axis = op.constant(np.int32(0))
     tokens = op.gather(op.shape_of(ids, "i32"), whole(1), axis)
     places = op.constant(np.ascontiguousarray(parameters[POSITIONS] + parameters[TYPES][0]))
@@ -100,8 +97,4 @@ def build_model(model: Model) -> Any:
         else:
             inner = op.gelu(inner, "erf" if sizes.hidden_act == "gelu" else "tanh")
         x = norm(op.add(linear(inner, f"{layer}.output.dense"), x), f"{layer}.output.LayerNorm")
-    if sizes.pooling == "max":
-        pooled = op.reduce_max(op.add(x, weights), whole(1), False)
-    else:
-        pooled = op.squeeze(op.matmul(weights, x, False, False), whole(1))
-    return openvino.Model([op.result(pooled)], [ids, mask, weights], "encoder")
+    return openvino.Model([op.result(x)], [ids, mask], "encoder")

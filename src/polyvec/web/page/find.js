@@ -9,10 +9,11 @@ const SHOWN = 12;
  * @param {HTMLElement} list
  * @param {object} given
  * @param {(limit: number, text: string) => Promise<import("./store.js").Named[]>} given.suggest
+ * @param {number} given.rows   how many rows there are: a number names one
  * @param {(row: number) => void} given.onRow
  * @param {((text: string) => void) | undefined} given.onText  where texts can be searched by meaning
  */
-export function setUpFind(input, list, { suggest, onRow, onText }) {
+export function setUpFind(input, list, { suggest, rows, onRow, onText }) {
   /** @type {Array<() => void>} */
   let choices = [];
   let active = -1;
@@ -50,15 +51,18 @@ export function setUpFind(input, list, { suggest, onRow, onText }) {
     if (!text) return close();
     const found = await suggest(SHOWN, text).catch(() => []);
     if (mine !== turn || document.activeElement !== input) return;
-    const items = found.map(({ row, name }) => ({ act: () => onRow(row), body: emphasise(name, text), note: `#${row}` }));
-    const rows = items.map(({ body, note }) => [make("span", {}, ...body), make("small", {}, note)]);
+    const numbered = /^#?\d{1,12}$/.test(text) ? Number(text.replace("#", "")) : -1;
+    const named = found.filter(({ row }) => row !== numbered);
+    const items = named.map(({ row, name }) => ({ act: () => onRow(row), body: emphasise(name, text), note: `#${row}` }));
+    if (numbered >= 0 && numbered < rows) items.push({ act: () => onRow(numbered), body: [`Row ${numbered}`], note: `#${numbered}` });
+    const lines = items.map(({ body, note }) => [make("span", {}, ...body), make("small", {}, note)]);
     choices = items.map(({ act }) => act);
     if (onText) {
-      rows.unshift([make("span", {}, `Search by meaning: “${text}”`)]);
+      lines.unshift([make("span", {}, `Search by meaning: “${text}”`)]);
       choices.unshift(() => onText(text));
     }
     list.replaceChildren(
-      ...rows.map((children, i) =>
+      ...lines.map((children, i) =>
         make(
           "li",
           {
@@ -73,7 +77,7 @@ export function setUpFind(input, list, { suggest, onRow, onText }) {
         ),
       ),
     );
-    if (!rows.length) list.append(make("li", { className: "none", role: "option", "aria-selected": "false" }, "No name holds this"));
+    if (!lines.length) list.append(make("li", { className: "none", role: "option", "aria-selected": "false" }, "No name holds this"));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
     active = -1;

@@ -27,6 +27,7 @@ const HELP = {
 };
 
 /** @type {any} */ (globalThis).polyvec = { started: performance.now() };
+document.documentElement.dataset.state = "loading";
 setUpTheme();
 setUpKeys();
 byId("retry").addEventListener("click", () => location.reload());
@@ -102,6 +103,7 @@ class Page {
     if (site.text_query) find.placeholder = "Find by name or meaning";
     setUpFind(find, byId("suggestions"), {
       suggest: this.store.suggest,
+      rows: site.rows,
       onRow: (row) => this.ask(row),
       onText: site.text_query ? (text) => this.go({ q: text, row: null, hit: null, k: START_K }) : undefined,
     });
@@ -238,6 +240,7 @@ class Page {
       byId("results").replaceChildren();
       status.textContent = "Vectors are on their way…";
     }
+    await store.ready;
     const start = performance.now();
     const question = state.row !== null ? { row: state.row } : { text: state.q };
     const hits = await store.search(question, state.k + (state.row !== null ? 1 : 0), state.filters, mask);
@@ -304,7 +307,8 @@ class Page {
     byId("clear").hidden = !mask;
     const left = mask ? mask.reduce((sum, on) => sum + on, 0) : 0;
     byId("filtered").hidden = !mask;
-    byId("filtered").textContent = mask ? `${asNumber(left)} of ${asNumber(this.count)}` : "";
+    byId("filtered").textContent = mask ? `${asNumber(left)} left` : "";
+    byId("filtered").title = `of ${asNumber(this.count)}`;
     return mask;
   }
 
@@ -392,6 +396,10 @@ function setUpTheme() {
 
 function setUpKeys() {
   byId("help").addEventListener("click", () => byId("keys").showModal());
+  document.querySelector(".skip")?.addEventListener("click", (e) => {
+    e.preventDefault(); // the address holds the state, not a place in the page
+    byId("results").focus();
+  });
   document.addEventListener("keydown", (e) => {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.ctrlKey || e.metaKey || e.altKey || byId("keys").open) return;

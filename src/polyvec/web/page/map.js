@@ -110,8 +110,8 @@ export class ScatterMap {
     const xs = shown.map((p) => this.points[2 * p] / UNIT);
     const ys = shown.map((p) => this.points[2 * p + 1] / UNIT);
     const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-    const span = Math.max(right - left, bottom - top, 0.04) * 1.7;
-    this.fly({ x: (left + right) / 2, y: (top + bottom) / 2, z: Math.min(12, Math.max(1, 1 / span)) });
+    const span = Math.max(right - left, bottom - top, 0.04) * 2.1;
+    this.fly({ x: (left + right) / 2, y: (top + bottom) / 2, z: Math.min(5, Math.max(1, 1 / span)) });
   }
 
   /** @param {View} to */

@@ -184,7 +184,8 @@ export function fold(text) {
 }
 
 /**
- * Names that begin with the text, then those with a word that does, then those that hold it.
+ * Names that begin with the text, then those with a word that does, then those that hold it, then those that hold its
+ * words in any order.
  * @param {string[]} names
  * @param {string[]} folded
  * @param {string} wanted
@@ -194,12 +195,14 @@ export function fold(text) {
 export function matchNames(names, folded, wanted, limit) {
   const text = fold(wanted.trim());
   if (!text) return [];
+  const words = text.split(/\s+/);
   /** @type {number[][]} */
-  const ranks = [[], [], []];
+  const ranks = [[], [], [], []];
   for (let row = 0; row < folded.length; row++) {
-    const at = folded[row].indexOf(text);
-    if (at < 0) continue;
-    const rank = at === 0 ? 0 : /[\p{L}\p{N}]/u.test(folded[row][at - 1]) ? 2 : 1;
+    const name = folded[row];
+    const at = name.indexOf(text);
+    if (at < 0 && (words.length < 2 || !words.every((word) => name.includes(word)))) continue;
+    const rank = at < 0 ? 3 : at === 0 ? 0 : /[\p{L}\p{N}]/u.test(name[at - 1]) ? 2 : 1;
     if (ranks[rank].length < limit) ranks[rank].push(row);
     if (ranks[0].length >= limit) break;
   }

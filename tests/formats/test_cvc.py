@@ -1,0 +1,385 @@
+"""CVC: the suite's promises, golden files of an independent writer, hostile files, and what convert keeps."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyvec as pv
+from polyvec.codecs import SymmetricInt8
+from polyvec.core.collection import Collection
+from polyvec.core.columns import ArrayColumn
+from polyvec.core.records import RunRecords
+from polyvec.formats.cvc import FORMAT, encoding, writer
+from polyvec.formats.cvc.header import read_header
+from polyvec.testing import FormatSuite, MemorySource, Sample, vectors
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "cvc"
+SINGLE = sorted(path.stem for path in GOLDEN.glob("v[01]_*.cvc"))
+
+
+def parts(data: bytes) -> tuple[bytes, dict[str, Any], bytes]:
+    """Prelude, header and the rest of a file in either layout."""
+    header = read_header(MemorySource(data, "x.cvc"))
+    return data[: header.json_offset - 4], header.json, data[header.json_offset + header.header_len :]
+
+
+def with_header(data: bytes, change: Any) -> bytes:
+    """The file with a changed header: a function of its JSON, or its bytes."""
+    prelude, found, rest = parts(data)
+    if callable(change):
+        change(found)
+        change = json.dumps(found).encode()
+    return prelude + struct.pack("<I", len(change)) + change + rest
+
+
+class TestCvc(FormatSuite):
+    format = FORMAT
+
+    def samples(self) -> Iterator[Sample]:
+        rows = vectors(7, 3)
+        plain = Collection.from_arrays(rows)
+        yield Sample("lossless by default", plain)
+        yield Sample("raw", plain, encoding="raw")
+        yield Sample("float16", plain, encoding="float16", tolerance=2e-3)
+        yield Sample("int8", plain, encoding="int8", options={"chunk_rows": 3}, tolerance=0.01)
+        yield Sample("bfloat16", plain, encoding="bfloat16", tolerance=2e-2)
+        yield Sample("versioned", plain, encoding="float16", options={"layout": "versioned"}, tolerance=2e-3)
+        yield Sample("mapped", plain, encoding="raw", options={"mmap_optimized": True, "chunk_rows": 4})
+        yield Sample("lossless in chunks", plain, encoding="lossless", options={"chunk_rows": 2})
+        yield Sample("no rows", Collection.from_arrays(vectors(0, 3)))
+        yield Sample("whole numbers", Collection.from_arrays(vectors(7, 3, np.int64)))
+        runs = RunRecords([(0, 2, {"source": "a"}), (2, 5, {"source": "b", "n": 1}), (5, 7, {"source": "a"})], 7)
+        yield Sample("sections", Collection(plain.columns, records=runs), encoding="int8", options={"chunk_rows": 4},
+                     tolerance=0.01)  # fmt: skip
+        columns = {"text": rows, "ids": np.arange(7, dtype=np.int32), "score": rows[:, 0].copy()}
+        full = Collection.from_arrays(columns, metadata={"model": "m", "chunks": 3}, ids=list("abcdefg"))
+        yield Sample("columns", full, options={"chunk_rows": 5})
+        yield Sample("float16 columns", full, encoding="float16", tolerance=2e-3, options={"layout": "document"})
+
+    def hostile_files(self, data: bytes) -> Iterator[tuple[str, bytes]]:
+        yield from hostile_headers(data)
+
+
+def hostile_headers(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Headers that lie."""
+    found = parts(data)[1]
+    big = (2**31, 2**53, 10**30, -1, 1.0, True, "7", None, [], 1e308)
+    for key in ("num_vectors", "dimension", "compression", "chunks", "columns", "sections", "format_type"):
+        for value in (*big, "zip", {}, [{}], [[]]):
+            yield f"{key} = {value!r}", with_header(data, lambda h, k=key, v=value: h.update({k: v}))
+        yield f"without {key}", with_header(data, lambda h, k=key: h.pop(k, None))
+    for key in ("rows", "compression", "min", "scale", "crc32", "file_offset", "columns", "sections"):
+        for value in (*big, {}, [{}]):
+            if found["chunks"]:
+                yield (
+                    f"chunk {key} = {value!r}",
+                    with_header(data, lambda h, k=key, v=value: h["chunks"][0].update({k: v})),
+                )
+    if found["chunks"] and "columns" in found["chunks"][0]:
+        for key in ("offset", "size", "compression", "min", "crc32"):
+            for value in (*big, 1, 2, 8):
+                yield (
+                    f"place {key} = {value!r}",
+                    with_header(
+                        data, lambda h, k=key, v=value: next(iter(h["chunks"][0]["columns"].values())).update({k: v})
+                    ),
+                )
+        for key in ("name", "dimension", "dtype", "compression"):
+            for value in (*big, "float32", "object", "O"):
+                yield (
+                    f"column {key} = {value!r}",
+                    with_header(data, lambda h, k=key, v=value: h["columns"][0].update({k: v})),
+                )
+    sections = [{"start_index": 0, "end_index": 5, "metadata": {}}, {"start_index": 4, "end_index": 7, "metadata": {}}]
+    yield "sections overlap", with_header(data, lambda h: h.update(sections=sections))
+    for name, text in (
+        ("depth bomb", b"[" * 300_000), ("object bomb", b'{"a":' * 200_000), ("a list", b"[]"), ("a number", b"1"),
+        ("nothing", b""), ("NaN", b'{"num_vectors": NaN}'), ("Infinity", b'{"num_vectors": Infinity}'),
+        ("twice", b'{"num_vectors": 1, "num_vectors": 2}'), ("not UTF-8", b'{"a\xff": 1}'),
+        ("many digits", b'{"num_vectors": ' + b"9" * 5000 + b"}"), ("not JSON", b"{num_vectors}"),
+    ):  # fmt: skip
+        yield name, with_header(data, text)
+
+
+# -- golden files
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_golden_files_load_as_their_writer_loads_them(name: str) -> None:
+    with pv.open(GOLDEN / f"{name}.cvc") as collection:
+        found = collection.vectors.to_numpy()
+    assert found.dtype == np.float32
+    assert np.array_equal(found, np.load(GOLDEN / f"{name}.expected.npy"))
+    assert pv.verify(GOLDEN / f"{name}.cvc").ok
+
+
+def test_the_golden_columnar_file_gives_its_true_columns() -> None:
+    with pv.open(GOLDEN / "v2_columnar.cvc") as collection:
+        for name in ("doc_id", "tag4"):
+            true = np.load(GOLDEN / f"v2_columnar.input_{name}.npy")
+            assert np.array_equal(collection[name].to_numpy(), true) and collection[name].dtype == true.dtype
+        for name in ("text", "score"):
+            half = np.load(GOLDEN / f"v2_columnar.input_{name}.npy").astype(np.float16).astype(np.float32)
+            assert np.array_equal(collection[name].to_numpy(), half)
+        assert np.abs(collection["img"].to_numpy() - np.load(GOLDEN / "v2_columnar.input_img.npy")).max() < 0.014
+
+
+def test_the_golden_lossless_file_is_its_input_bit_for_bit() -> None:
+    with pv.open(GOLDEN / "v1_lossless.cvc") as collection:
+        assert collection.vectors.to_numpy().tobytes() == np.load(GOLDEN / "input.npy").tobytes()
+
+
+def test_golden_sections_and_chunk_metadata_become_records() -> None:
+    with pv.open(GOLDEN / "v1_sections_fp16.cvc") as collection:
+        assert collection.records is not None
+        runs = [(start, stop, record["source"]) for start, stop, record in collection.records.runs()]
+        assert runs == [(0, 70, "wiki"), (70, 180, "arxiv"), (180, 250, "wiki2")]
+    with pv.open(GOLDEN / "v1_fp16_chunkmeta.cvc") as collection:
+        assert collection.records is not None
+        assert [collection.records[row]["source"] for row in (0, 150, 249)] == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize("path", sorted((GOLDEN / "malformed").glob("*.cvc")), ids=lambda path: path.stem)
+def test_every_malformed_golden_file_is_a_format_error_with_its_place(path: Path) -> None:
+    with pytest.raises(pv.FormatError) as caught, pv.open(path, format="cvc") as collection:
+        collection.vectors.to_numpy()
+    error = caught.value
+    assert error.offset is not None and error.field and str(path) in str(error)
+    assert not pv.verify(path, format="cvc").ok
+
+
+# -- layouts
+
+
+def test_both_layouts_are_told_apart_by_parsing_not_by_number_ranges() -> None:
+    """A document-layout header of 65537 bytes reads like version 1.1 to those who guess by ranges."""
+    header = {"num_vectors": 1, "dimension": 2, "compression": "fp16", "chunks": [{"rows": 1}]}
+    text = json.dumps(header).encode().ljust(65537)
+    payload = np.ones(2, "<f2").tobytes()
+    data = b"CVCF" + struct.pack("<I", len(text)) + text + struct.pack("<I", 4) + payload
+    found = read_header(MemorySource(data, "x.cvc"))
+    assert (found.layout, found.header_len) == ("document", 65537)
+    versioned = (
+        b"CVCF" + struct.pack("<HHI", 1, 0, 0x7B) + text[:0x7B] + struct.pack("<II", 4, zlib.crc32(payload)) + payload
+    )
+    found = read_header(MemorySource(versioned, "x.cvc"))
+    assert (found.layout, found.version) == ("versioned", (1, 0)), "a header_len of '{' is no document header"
+
+
+@pytest.mark.parametrize("rows", [1, 7, 4000])
+def test_a_document_header_never_looks_like_a_version(rows: int, tmp_path: Path) -> None:
+    pv.write(tmp_path / "a.cvc", vectors(rows, 2), encoding="float16", chunk_rows=1)
+    word = int.from_bytes((tmp_path / "a.cvc").read_bytes()[4:8], "little")
+    assert not (1 <= word & 0xFFFF <= 10 and word >> 16 <= 100)
+
+
+def test_the_padding_passes_over_lengths_that_look_like_versions(tmp_path: Path) -> None:
+    with pv.Sink(tmp_path / "a.cvc", durable=False) as sink:
+        made = writer.ChunkWriter(sink, {}, layout="document", version=(1, 0), mapped=False, chunks=[])
+        for size in (1, 10, 65536, 65537 + 3, 3 * 65536 + 5):
+            room = made._pad(size)
+            assert room >= size and (8 + room + 4) % 64 == 0
+            assert not (1 <= room & 0xFFFF <= 10 and room >> 16 <= 100)
+
+
+def test_plain_files_have_the_document_layout_with_checksums_and_all_others_the_versioned_one(tmp_path: Path) -> None:
+    def layout(**options: Any) -> str:
+        pv.write(tmp_path / "a.cvc", options.pop("data", vectors(5, 3)), measure=False, **options)
+        header = read_header(pv.Source(tmp_path / "a.cvc"))
+        assert all(chunk.crc is not None for chunk in header.chunks)
+        return header.layout
+
+    assert layout(encoding="float16") == "document"
+    assert layout(encoding="float16", layout="versioned") == "versioned"
+    assert layout(mmap_optimized=True) == "versioned"
+    assert layout(data={"a": vectors(5, 3), "b": vectors(5, 2)}) == "versioned"
+    assert layout(records=[{"s": 1}] * 5) == "versioned"
+    assert layout(records=[{"s": 1}] * 5, layout="document") == "document"
+
+
+def test_mapped_chunks_lie_on_pages_however_many_there_are(tmp_path: Path) -> None:
+    rows = vectors(300, 2)
+    pv.write(tmp_path / "a.cvc", rows, encoding="raw", chunk_rows=1, mmap_optimized=True)
+    header = read_header(pv.Source(tmp_path / "a.cvc"))
+    assert len(header.chunks) == 300
+    assert all(chunk.offset % 4096 == 0 and chunk.entry["file_offset"] == chunk.offset for chunk in header.chunks)
+    with pv.open(tmp_path / "a.cvc") as collection:
+        assert np.array_equal(collection.vectors.to_numpy(), rows)
+
+
+def test_a_chunk_that_would_reach_4_gib_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "MAX_CHUNK_BYTES", 2048 + 100)
+    pv.write(tmp_path / "a.cvc", vectors(30, 5), encoding="float16", chunk_rows=30)
+    assert {chunk.rows for chunk in read_header(pv.Source(tmp_path / "a.cvc")).chunks} == {10}
+    monkeypatch.undo()
+    assert (
+        encoding.most_rows([encoding.choose(ArrayColumn("v", vectors(1, 768)), "none", columnar=False)]) * 768 * 4
+        < 2**32
+    )
+
+
+def test_trailing_bytes_are_a_warning_and_a_finding(tmp_path: Path) -> None:
+    path = tmp_path / "a.cvc"
+    pv.write(path, vectors(5, 3), encoding="float16")
+    path.write_bytes(path.read_bytes() + b"xyz")
+    with pytest.warns(pv.FormatWarning, match="3 extra bytes"), pv.open(path) as collection:
+        assert collection.rows == 5
+    report = pv.verify(path)
+    assert report.ok and "3 extra bytes" in report.findings[0].message
+
+
+def test_mixed_compression_is_read_and_kept(tmp_path: Path) -> None:
+    half, codes = np.ones((2, 3), "<f2"), np.arange(6, dtype=np.uint8).reshape(2, 3)
+    raw = vectors(1, 3)
+    header = {
+        "num_vectors": 5,
+        "dimension": 3,
+        "compression": "fp16",
+        "unknown": {"deep": [1]},
+        "chunks": [
+            {"rows": 2},
+            {"rows": 2, "compression": "int8", "min": -1, "scale": 0.5},
+            {"rows": 1, "compression": "none"},
+        ],
+    }
+    text = json.dumps(header).encode()
+    chunks = b"".join(struct.pack("<I", a.nbytes) + a.tobytes() for a in (half, codes, raw))
+    (tmp_path / "a.cvc").write_bytes(b"CVCF" + struct.pack("<I", len(text)) + text + chunks)
+    expected = np.concatenate([half, codes * np.float32(0.5) - 1, raw]).astype(np.float32)
+    with pv.open(tmp_path / "a.cvc") as collection:
+        assert collection.vectors.encoding == "mixed" and np.array_equal(collection.vectors.to_numpy(), expected)
+        assert collection.metadata == {"unknown": {"deep": [1]}}
+    pv.convert(tmp_path / "a.cvc", tmp_path / "b.cvc")
+    kept = read_header(pv.Source(tmp_path / "b.cvc"))
+    assert [chunk.entry["compression"] for chunk in kept.chunks] == ["fp16", "int8", "none"]
+    assert kept.json["unknown"] == {"deep": [1]}
+    with pv.open(tmp_path / "b.cvc") as collection:
+        assert np.array_equal(collection.vectors.to_numpy(), expected)
+
+
+# -- what convert keeps
+
+
+@pytest.mark.parametrize("name", [*SINGLE, "v2_columnar"])
+def test_cvc_to_cvc_copies_the_payloads_and_keeps_the_chunks(name: str, tmp_path: Path) -> None:
+    pv.convert(GOLDEN / f"{name}.cvc", tmp_path / "out.cvc")
+    before, after = (pv.Source(path) for path in (GOLDEN / f"{name}.cvc", tmp_path / "out.cvc"))
+    old, new = read_header(before), read_header(after)
+    assert [chunk.rows for chunk in old.chunks] == [chunk.rows for chunk in new.chunks]
+    for one, two in zip(old.chunks, new.chunks):
+        assert before.read_at(one.payload, one.size) == after.read_at(two.payload, two.size)
+        assert one.entry.get("metadata") == two.entry.get("metadata")
+    assert old.sections == new.sections
+    assert pv.verify(tmp_path / "out.cvc").ok
+
+
+def test_merging_int8_files_keeps_every_code(tmp_path: Path) -> None:
+    for number in range(2):
+        pv.write(tmp_path / f"{number}.cvc", vectors(10, 3, seed=number), encoding="int8", chunk_rows=4)
+    pv.merge([tmp_path / "0.cvc", tmp_path / "1.cvc"], tmp_path / "all.cvc")
+    header = read_header(pv.Source(tmp_path / "all.cvc"))
+    assert [chunk.rows for chunk in header.chunks] == [4, 4, 2, 4, 4, 2]
+    with (
+        pv.open(tmp_path / "all.cvc") as merged,
+        pv.open(tmp_path / "0.cvc") as one,
+        pv.open(tmp_path / "1.cvc") as two,
+    ):
+        assert merged.vectors.encoding == "int8"
+        both = np.concatenate([one.vectors.to_numpy(), two.vectors.to_numpy()])
+        assert np.array_equal(merged.vectors.to_numpy(), both)
+
+
+def test_symmetric_codes_pass_by_a_shift_of_127(tmp_path: Path) -> None:
+    codes = np.arange(-127, 128, dtype=np.int8).reshape(-1, 5)
+    column = ArrayColumn("vectors", codes, codec=SymmetricInt8(127.0), encoding="int8")
+    pv.write(tmp_path / "a.cvc", Collection({"vectors": column}))
+    header = read_header(pv.Source(tmp_path / "a.cvc"))
+    stored = pv.Source(tmp_path / "a.cvc").read_at(header.chunks[0].payload, 255)
+    assert np.array_equal(np.frombuffer(stored, np.uint8), codes.reshape(-1).astype(np.int16) + 127)
+    with pv.open(tmp_path / "a.cvc") as collection:
+        assert np.abs(collection.vectors.to_numpy() - codes / np.float32(127)).max() < 1e-7
+    low = ArrayColumn("vectors", np.full((2, 2), -128, np.int8), codec=SymmetricInt8(127.0), encoding="int8")
+    pv.write(tmp_path / "b.cvc", Collection({"vectors": low}))
+    with pv.open(tmp_path / "b.cvc") as collection:
+        assert collection.vectors.encoding == "lossless", "what the shift cannot hold is kept another way"
+        assert np.array_equal(collection.vectors.to_numpy(), np.full((2, 2), -128 / np.float32(127), np.float32))
+
+
+@pytest.mark.parametrize("suffix", [".fbin", ".npy"])
+def test_other_formats_go_to_cvc_and_back_exactly(suffix: str, tmp_path: Path) -> None:
+    rows = vectors(50, 8)
+    pv.write(tmp_path / f"a{suffix}", rows)
+    receipt = pv.convert(tmp_path / f"a{suffix}", tmp_path / "b.cvc")
+    assert receipt.loss is not None and receipt.loss.exact and receipt.codec.endswith("-> lossless")
+    pv.convert(tmp_path / "b.cvc", tmp_path / f"c{suffix}")
+    assert (tmp_path / f"c{suffix}").read_bytes() == (tmp_path / f"a{suffix}").read_bytes()
+
+
+def test_f16bin_payloads_pass_through(tmp_path: Path) -> None:
+    half = vectors(50, 8).astype(np.float16)
+    pv.write(tmp_path / "a.f16bin", half)
+    assert pv.convert(tmp_path / "a.f16bin", tmp_path / "b.cvc").codec.endswith("-> float16")
+    chunk = read_header(pv.Source(tmp_path / "b.cvc")).chunks[0]
+    assert pv.Source(tmp_path / "b.cvc").read_at(chunk.payload, chunk.size) == half.tobytes()
+
+
+def test_i8bin_payloads_pass_by_the_shift_and_come_back(tmp_path: Path) -> None:
+    rows = vectors(20, 8)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    pv.write(tmp_path / "a.i8bin", rows, format="i8bin", encoding="int8")
+    with pv.open(tmp_path / "a.i8bin", format="i8bin") as source:
+        before = source.vectors.to_numpy()
+    pv.convert(tmp_path / "a.i8bin", tmp_path / "b.cvc", source_format="i8bin")
+    with pv.open(tmp_path / "b.cvc") as found:
+        assert found.vectors.encoding == "int8"
+        assert np.abs(found.vectors.to_numpy() - before).max() < 1e-7
+
+
+def test_records_of_sections_survive_other_formats(tmp_path: Path) -> None:
+    pv.convert(GOLDEN / "v1_sections_fp16.cvc", tmp_path / "a.npy")
+    pv.convert(tmp_path / "a.npy", tmp_path / "b.cvc", encoding="float16")
+    found, golden = (read_header(pv.Source(p)) for p in (tmp_path / "b.cvc", GOLDEN / "v1_sections_fp16.cvc"))
+    assert found.sections == golden.sections
+
+
+def test_records_that_are_no_sections_go_beside_the_file(tmp_path: Path) -> None:
+    records = [{"row": row} for row in range(5000)]
+    receipt = pv.write(tmp_path / "a.cvc", vectors(5000, 2), records=records)
+    assert receipt.sidecars == ("a.cvc.records.jsonl",)
+    with pv.open(tmp_path / "a.cvc") as collection:
+        assert collection.records is not None and collection.records[4999] == {"row": 4999}
+
+
+def test_columns_of_different_length_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(pv.InputError, match=r"a \(5 rows\), b \(4 rows\)"):
+        pv.write(tmp_path / "a.cvc", {"a": vectors(5, 2), "b": vectors(4, 2)})
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_byte_map_covers_the_file(tmp_path: Path) -> None:
+    for path in (GOLDEN / "v2_columnar.cvc", GOLDEN / "v1_fp16_mmap.cvc", GOLDEN / "v0_release010_int8.cvc"):
+        spans = sorted(FORMAT.layout(pv.Source(path)), key=lambda span: span.offset)
+        at = 0
+        for span in spans:
+            assert span.offset == at
+            at += span.size
+        assert at == path.stat().st_size
+
+
+def test_verify_names_every_damaged_chunk(tmp_path: Path) -> None:
+    path = tmp_path / "a.cvc"
+    pv.write(path, vectors(40, 4), encoding="int8", chunk_rows=10)
+    data = bytearray(path.read_bytes())
+    for chunk in read_header(pv.Source(path)).chunks[1:3]:
+        data[chunk.payload + 5] ^= 1
+    path.write_bytes(data)
+    found = [finding for finding in pv.verify(path).findings if finding.severity == "error"]
+    assert ["rows 10 to 19" in found[0].message, "rows 20 to 29" in found[1].message, len(found)] == [True, True, 2]

@@ -1,0 +1,68 @@
+"""The demo's corpus: the standard library's summaries, embedded or bundled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyvec.core.errors import MissingExtra
+from polyvec.model import bundled, stdlib_corpus
+from polyvec.testing.models import write_tiny_folder
+
+
+def test_the_corpus_is_the_same_on_every_call_and_about_3000_long() -> None:
+    entries = stdlib_corpus.list_entries()
+    assert entries == stdlib_corpus.list_entries() and 2500 <= len(entries) <= 3000
+    assert [entry.name for entry in entries] == sorted({entry.name for entry in entries})
+    kinds = {entry.kind for entry in entries}
+    assert kinds == {"module", "class", "function", "method"}
+    named = {entry.name: entry for entry in entries}
+    assert "ZIP" in named["zipfile"].summary and named["math.sqrt"].kind == "function"
+    assert all("\n" not in entry.summary and 20 <= len(entry.summary) <= 202 for entry in entries)
+
+
+def test_long_texts_are_long() -> None:
+    texts = stdlib_corpus.list_docstrings(120)
+    assert len(texts) > 100 and min(len(text.split()) for text in texts) >= 120
+
+
+def test_the_bundled_vectors_answer_the_question() -> None:
+    corpus = bundled.read_bundled()
+    assert corpus.vectors.shape == (len(corpus.entries), 384) and "bundled" in corpus.note
+    assert np.allclose(np.linalg.norm(corpus.vectors, axis=1), 1, atol=1e-5)
+    best = np.argsort(-(corpus.vectors @ corpus.query))[:5]
+    assert all(corpus.entries[row].module == "zipfile" for row in best)
+    collection = corpus.collection()
+    assert collection.records is not None and collection.records[int(best[0])]["kind"] == "module"
+    assert (Path(bundled.__file__).parent / "data" / bundled.FILE).stat().st_size < 1_200_000
+
+
+def test_without_the_model_the_bundled_vectors_are_used_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundled, "find_installed", lambda: None)
+    assert "not installed" in bundled.make_corpus(tmp_path).note
+    monkeypatch.setattr(bundled, "find_installed", lambda: tmp_path)
+
+    def missing(*_: object, **__: object) -> None:
+        raise MissingExtra("onnxruntime", extra="embed", purpose="text embeddings")
+
+    monkeypatch.setattr("polyvec.model.huggingface.import_model", missing)
+    assert "polyvec[embed]" in bundled.make_corpus(tmp_path).note
+
+
+def test_with_a_model_the_summaries_are_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_tiny_folder(tmp_path / "tiny")
+    monkeypatch.setattr(bundled, "find_installed", lambda: folder)
+    monkeypatch.setattr("polyvec.model.huggingface.find_installed", lambda: folder)
+    monkeypatch.setattr(bundled, "list_entries", lambda: stdlib_corpus.list_entries()[:20])
+    corpus = bundled.make_corpus(tmp_path)
+    assert (
+        corpus.vectors.shape == (20, 32)
+        and corpus.model == tmp_path / "minilm.weights"
+        and "embedded by" in corpus.note
+    )
+    bundled.write_bundled(corpus, tmp_path / "again.xz")
+    assert (tmp_path / "again.xz").stat().st_size > 100

@@ -1,0 +1,180 @@
+"""Embedding a corpus: every input, any output, records kept, resumable."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyvec as pv
+from polyvec.core.errors import FormatError, InputError
+from polyvec.embedder import Embedder
+from polyvec.testing.models import write_tiny_model
+from polyvec.verbs import embed as verb
+from polyvec.verbs.embed import Step, embed_corpus
+
+TEXTS = ["hello world", "how do i read a zip file", "é中文", "", "the a of " * 40, "last"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with Embedder(write_tiny_model(tmp_path_factory.mktemp("m") / "tiny.weights"), engine="numpy") as embedder:
+        yield embedder
+
+
+def write_corpus(folder: Path, kind: str) -> Path:
+    path = folder / f"texts.{kind}"
+    if kind == "txt":
+        path.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    elif kind == "jsonl":
+        path.write_text("\n\n".join(json.dumps({"n": n, "body": t}) for n, t in enumerate(TEXTS)), encoding="utf-8")
+    elif kind in ("csv", "tsv"):
+        import csv
+
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, delimiter="\t" if kind == "tsv" else ",")
+            writer.writerows([("n", "body"), *((n, t) for n, t in enumerate(TEXTS))])
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table({"n": range(len(TEXTS)), "body": TEXTS}), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["txt", "jsonl", "csv", "tsv", "parquet"])
+def test_every_input_gives_its_texts_vectors_and_records(model: Embedder, tmp_path: Path, kind: str) -> None:
+    source, target = write_corpus(tmp_path, kind), tmp_path / "out.fbin"
+    done = embed_corpus(source, target, model=model, field=None if kind == "txt" else "body")
+    assert (done.texts, done.truncated, done.resumed) == (6, 1, 0)
+    with pv.open(target) as c:
+        assert np.allclose(c.vectors.to_numpy(), model.embed(TEXTS), atol=1e-6)
+        assert c.records is not None
+        assert [record["text" if kind == "txt" else "body"] for record in c.records] == TEXTS
+        if kind == "jsonl":
+            assert [record["n"] for record in c.records] == list(range(6))
+    assert not (tmp_path / "out.fbin.embedding").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"), [("o.npy", None), ("o.weights", "int8"), ("o.npy", "float16"), ("o.cvc", None)]
+)
+def test_any_format_we_write_is_an_output(model: Embedder, tmp_path: Path, name: str, encoding: str | None) -> None:
+    done = embed_corpus(write_corpus(tmp_path, "txt"), tmp_path / name, model=model, encoding=encoding)
+    assert done.receipt.rows == 6
+    with pv.open(tmp_path / name) as c:
+        assert np.allclose(c.vectors.to_numpy().astype(np.float32), model.embed(TEXTS), atol=0.02)
+        assert c.records is not None and len(c.records) == 6
+
+
+def test_standard_input_is_read(model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"text": "zip"}\n')))
+    done = embed_corpus("-", tmp_path / "o.npy", model=model, kind="jsonl")
+    assert done.texts == 1
+
+
+def test_a_stopped_run_goes_on_where_it_was(model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = write_corpus(tmp_path, "jsonl"), tmp_path / "o.fbin"
+    monkeypatch.setattr(verb, "CHUNK_TEXTS", 2)
+    whole = embed_corpus(source, tmp_path / "whole.fbin", model=model, field="body")
+
+    def stop(step: Step) -> None:
+        if step.texts >= 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_corpus(source, target, model=model, field="body", progress=stop)
+    assert not target.exists()
+    with (tmp_path / "o.fbin.embedding" / "vectors").open("ab") as file:
+        file.write(b"half a chunk")  # what a kill between two counts leaves
+    seen: list[int] = []
+    monkeypatch.setattr(
+        model,
+        "embed_into",
+        lambda texts, out, **o: seen.extend([len(texts)]) or Embedder.embed_into(model, texts, out, **o),
+    )
+    done = embed_corpus(source, target, model=model, field="body")
+    assert (done.resumed, done.texts, done.truncated) == (4, 6, whole.truncated) and seen == [2]
+    assert target.read_bytes() == (tmp_path / "whole.fbin").read_bytes()
+    assert (tmp_path / "o.fbin.records.jsonl").read_bytes() == (tmp_path / "whole.fbin.records.jsonl").read_bytes()
+
+
+def test_a_run_of_another_input_is_not_mixed_in(model: Embedder, tmp_path: Path) -> None:
+    source, target = write_corpus(tmp_path, "txt"), tmp_path / "o.fbin"
+
+    def stop(step: Step) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_corpus(source, target, model=model, progress=stop)
+    with pytest.raises(InputError, match="--restart"):
+        embed_corpus(source, target, model=model, prompt="query: ")
+    assert embed_corpus(source, target, model=model, prompt="query: ", resume=False).resumed == 0
+    with pytest.raises(KeyboardInterrupt):
+        embed_corpus(source, target, model=model, progress=stop)
+    (tmp_path / "o.fbin.embedding" / "state.json").write_text("{broken")
+    assert embed_corpus(source, target, model=model).resumed == 0
+
+
+def test_memory_is_bounded_by_the_chunk(model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "CHUNK_BYTES", 100)
+    sizes: list[int] = []
+    monkeypatch.setattr(
+        model,
+        "embed_into",
+        lambda texts, out, **o: sizes.append(sum(map(len, texts))) or Embedder.embed_into(model, texts, out, **o),
+    )
+    (tmp_path / "t.txt").write_text("word " * 15 + "\n" + "word\n" * 100)
+    embed_corpus(tmp_path / "t.txt", tmp_path / "o.fbin", model=model)
+    assert max(sizes) < 200 and len(sizes) > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("t.jsonl", b'{"text": 3}', {}, "line 1: field 'text' is int"),
+        ("t.jsonl", b'{"body": "x"}', {}, "no field 'text'"),
+        ("t.jsonl", b"[1]", {}, "not an object"),
+        ("t.jsonl", b"{nope", {}, "invalid JSON"),
+        ("t.jsonl", b'{"text":"a","text":"b"}', {}, "twice"),
+        ("t.jsonl", b'{"text": "\\ud800"}', {}, "lone surrogate"),
+        ("t.txt", b"ok\n\xff\n", {}, "line 2 is not valid UTF-8"),
+        ("t.txt", b"", {}, "no texts"),
+        ("t.txt", b"x", {"field": "y"}, "no fields"),
+        ("t.csv", b"a,b\n1,2\n", {}, "no column 'text'"),
+        ("t.csv", b"text,b\n1\n", {}, "1 fields"),
+        ("t.csv", b"text\n\xff\n", {}, "UTF-8"),
+        ("t.parquet", b"nope", {}, "Parquet"),
+        ("t.txt", b"x", {"kind": "xml"}, "xml"),
+        ("t.csv", b"text,text\n1,2\n", {}, "same name"),
+    ],
+)
+def test_bad_input_is_told_and_leaves_no_output(
+    model: Embedder, tmp_path: Path, name: str, content: bytes, options: dict[str, Any], message: str
+) -> None:
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises((InputError, FormatError), match=message):
+        embed_corpus(tmp_path / name, tmp_path / "o.fbin", model=model, **options)
+    assert not (tmp_path / "o.fbin").exists()
+
+
+def test_a_wrong_output_is_told_before_any_work(model: Embedder, tmp_path: Path) -> None:
+    source = write_corpus(tmp_path, "txt")
+    (tmp_path / "there.fbin").touch()
+    for target, options in (
+        ("o.xyz", {}),
+        ("there.fbin", {"overwrite": False}),
+        ("no/folder.fbin", {}),
+        ("o.fbin", {"encoding": "odd"}),
+    ):
+        with pytest.raises(InputError):
+            embed_corpus(source, tmp_path / target, model=model, **options)  # type: ignore[arg-type]
+    with pytest.raises(OSError):
+        embed_corpus(tmp_path / "absent.txt", tmp_path / "o.fbin", model=model)
+    assert not list(tmp_path.glob("*.embedding"))
