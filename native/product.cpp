@@ -69,12 +69,6 @@ int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut o
     return -1;
 }
 
-#if defined(__x86_64__)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
-#endif
-
 // out = rows . turn, each value summed over the rows' components in order: so one row gives what many give.
 CLONES void rotate_range(const float *rows, const float *turn, float *out, size_t start, size_t stop, size_t dim) {
     constexpr size_t wide = 64;

@@ -6,9 +6,6 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
 #endif
 
 namespace {

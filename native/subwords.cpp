@@ -217,12 +217,6 @@ inline double squared(const float *x, size_t dim) {
     return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-#if defined(__x86_64__)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
-#endif
-
 CLONES void add(float *sum, const float *row, size_t dim) {
     for (size_t d = 0; d < dim; ++d) sum[d] += row[d];
 }

@@ -195,6 +195,9 @@ class Embeddings:
         self._norms: Floats | None = None if norms is None else norms.to_numpy()
         if not mmap:
             self._collection = self._in_memory(collection)
+            self.vocab.duplicates  # noqa: B018  (a full load has its index; a mapped one builds it on the first look-up)
+            if unique:
+                self._check_unique()
         self._search: RowSearch | CodeSearch | None = None
 
     def _in_memory(self, collection: Collection) -> Collection:
