@@ -144,7 +144,7 @@ class Storage:
         parts: dict[str, NDArray[Any]] = {"codes": np.ascontiguousarray(self.codes[index])}
         if self.norms is not None:
             parts["norms"] = np.ascontiguousarray(self.norms[index])
-        return self.codec.decode(Block(0, parts, self.codec, len(index)))
+        return self.codec.decode(Block(-1, parts, self.codec, len(index)))
 
     def __getitem__(self, key: Any) -> NDArray[Any]:
         if isinstance(key, (int, np.integer)):
