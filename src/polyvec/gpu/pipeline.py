@@ -137,7 +137,7 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
         free[slot] = memory.mark()
 
     workers = threads or max(1, len(os.sched_getaffinity(0)) - 2)  # two cores stay free to drive the device
-    with Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
+    with memory.running(), Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
         for number, buffer in enumerate(buffers):
             slot = number % depth
             while len(waiting) >= max(1, depth - SENT):
