@@ -6,9 +6,6 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
 #endif
 
 namespace {
@@ -219,7 +216,7 @@ nb::ndarray<nb::numpy, int64_t> scan_codes(Codes codes, Floats scales,
                 size_t n = std::min<size_t>(512, stop - from);
                 for (size_t i = 0; i < n; ++i) {
                     const uint8_t *row = data + (from + i) * dim;
-                    for (size_t b = 0; b < dim; b += 64) __builtin_prefetch(row + 8 * dim + b);
+                    for (size_t b = 0; b < dim; b += 64) __builtin_prefetch(row + 16 * dim + b, 0, 2);
                     scores[i] = (float)(product(row, q, dim) - offset) * scale[from + i] * query_scale;
                 }
                 parts[thread].push(scores, n, (int64_t)from);
@@ -228,6 +225,97 @@ nb::ndarray<nb::numpy, int64_t> scan_codes(Codes codes, Floats scales,
         for (size_t t = 1; t < parts.size(); ++t) parts[0].merge(parts[t]);
     }
     return parts[0].rows();
+}
+
+#if defined(__x86_64__)
+// One row against four queries that lie `stride` apart: the row is loaded once, the four sums are folded together.
+__attribute__((target("avx512f,avx512bw,avx512vnni"))) inline void
+dot4_avx512(const uint8_t *row, const int8_t *query, size_t stride, size_t dim, const int32_t *offsets, const float *by,
+            float scale, float *out, size_t apart) {
+    __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
+    size_t whole = dim / 64 * 64;
+    for (size_t i = 0; i < whole; i += 64) {
+        __m512i x = _mm512_loadu_si512(row + i);
+        a = _mm512_dpbusd_epi32(a, x, _mm512_loadu_si512(query + i));
+        b = _mm512_dpbusd_epi32(b, x, _mm512_loadu_si512(query + stride + i));
+        c = _mm512_dpbusd_epi32(c, x, _mm512_loadu_si512(query + 2 * stride + i));
+        d = _mm512_dpbusd_epi32(d, x, _mm512_loadu_si512(query + 3 * stride + i));
+    }
+    if (whole < dim) { // queries are padded with zeros, so only the row's end needs a mask
+        size_t i = whole;
+        __m512i x = _mm512_maskz_loadu_epi8(~0ull >> (64 - (dim - i)), row + i);
+        a = _mm512_dpbusd_epi32(a, x, _mm512_loadu_si512(query + i));
+        b = _mm512_dpbusd_epi32(b, x, _mm512_loadu_si512(query + stride + i));
+        c = _mm512_dpbusd_epi32(c, x, _mm512_loadu_si512(query + 2 * stride + i));
+        d = _mm512_dpbusd_epi32(d, x, _mm512_loadu_si512(query + 3 * stride + i));
+    }
+    __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    __m128i shifted = _mm_sub_epi32(sums, _mm_loadu_si128(reinterpret_cast<const __m128i *>(offsets)));
+    __m128 scores = _mm_mul_ps(_mm_mul_ps(_mm_cvtepi32_ps(shifted), _mm_set1_ps(scale)), _mm_loadu_ps(by));
+    alignas(16) float four[4];
+    _mm_store_ps(four, scores);
+    for (size_t j = 0; j < 4; ++j) out[j * apart] = four[j];
+}
+#endif
+
+// `scan_codes` for many queries: rows are read once for all of them. Queries are (n, stride) with zeros from dim on.
+nb::list scan_codes_many(Codes codes, Floats scales,
+                         nb::ndarray<const int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> queries, Floats query_scales,
+                         Floats margins, size_t k, size_t threads) {
+    size_t count = codes.shape(0), dim = codes.shape(1), asked = queries.shape(0), stride = queries.shape(1);
+    if (stride % 64 || stride < dim || scales.size() != count || query_scales.size() != asked || margins.size() != asked)
+        throw nb::value_error("queries, scales and codes disagree");
+    if (dim > 65536) throw nb::value_error("more than 65,536 dimensions overflow 32-bit sums");
+    auto product = dot_portable;
+    [[maybe_unused]] bool wide = false;
+#if defined(__x86_64__)
+    const polyvec::Cpu path = polyvec::current_cpu();
+    if (path >= polyvec::Cpu::avx2) product = dot_avx2;
+    wide = path == polyvec::Cpu::avx512 && __builtin_cpu_supports("avx512vnni");
+    if (wide) product = dot_avx512;
+#endif
+    std::vector<int32_t> offsets(asked, 0);
+    for (size_t q = 0; q < asked; ++q)
+        for (size_t i = 0; i < dim; ++i) offsets[q] += 128 * (int32_t)queries.data()[q * stride + i];
+    threads = std::max<size_t>(1, threads);
+    std::vector<std::vector<Best>> parts(threads);
+    for (auto &part : parts)
+        for (size_t q = 0; q < asked; ++q) part.emplace_back(k, margins.data()[q]);
+    const uint8_t *data = codes.data();
+    const int8_t *query = queries.data();
+    const float *scale = scales.data(), *by = query_scales.data();
+    {
+        nb::gil_scoped_release free_threads;
+        spread(count, threads, 4096, [=, &parts, &offsets](size_t start, size_t stop, size_t thread) {
+            constexpr size_t step = 256, apart = step + 16; // a power of two apart, rows of scores would share cache sets
+            std::vector<float> scores(asked * apart);
+            for (size_t from = start; from < stop; from += step) {
+                size_t n = std::min(step, stop - from);
+                for (size_t i = 0; i < n; ++i) {
+                    const uint8_t *row = data + (from + i) * dim;
+                    for (size_t b = 0; b < dim; b += 64) __builtin_prefetch(row + 16 * dim + b, 0, 2);
+                    size_t q = 0;
+#if defined(__x86_64__)
+                    for (; wide && q + 4 <= asked; q += 4)
+                        dot4_avx512(row, query + q * stride, stride, dim, offsets.data() + q, by + q, scale[from + i],
+                                    scores.data() + q * apart + i, apart);
+#endif
+                    for (; q < asked; ++q)
+                        scores[q * apart + i] = (float)(product(row, query + q * stride, dim) - offsets[q]) * scale[from + i] * by[q];
+                }
+                for (size_t q = 0; q < asked; ++q) parts[thread][q].push(scores.data() + q * apart, n, (int64_t)from);
+            }
+        });
+        for (size_t t = 1; t < parts.size(); ++t)
+            for (size_t q = 0; q < asked; ++q) parts[0][q].merge(parts[t][q]);
+    }
+    nb::list found;
+    for (size_t q = 0; q < asked; ++q) found.append(parts[0][q].rows());
+    return found;
 }
 
 // The candidates of many queries, block by block: scores has one row a query.
@@ -258,6 +346,7 @@ void bind_rows(nb::module_ &m) {
     m.def("dot_rows", &dot_rows);
     m.def("quantize_rows", &quantize_rows);
     m.def("scan_codes", &scan_codes);
+    m.def("scan_codes_many", &scan_codes_many);
     nb::class_<Candidates>(m, "Candidates")
         .def(nb::init<size_t, size_t, float>())
         .def("push", &Candidates::push)

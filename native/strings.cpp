@@ -2,6 +2,10 @@
 // and the numbers of text embeddings.
 #include "words.h"
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <charconv>
 #include <string>
 
@@ -25,10 +29,35 @@ inline void check_range(size_t size, uint64_t start, uint64_t stop) {
     if (start > stop || stop > size) throw nb::index_error("the range lies outside the bytes");
 }
 
+// ---- UTF-8 ---------------------------------------------------------------------------------------------
+
+bool valid_utf8(const uint8_t *p, size_t n) {
+    size_t i = 0;
+    while (i < n) {
+        while (i + 8 <= n && !(load64(p + i) & 0x8080808080808080ull)) i += 8;
+        if (i >= n) break;
+        uint8_t c = p[i];
+        if (c < 0x80) { ++i; continue; }
+        size_t more;
+        uint8_t low = 0x80, high = 0xBF; // what the second byte may be: no overlong form, no surrogate
+        if (c >= 0xC2 && c <= 0xDF) more = 1;
+        else if (c >= 0xE0 && c <= 0xEF) { more = 2; if (c == 0xE0) low = 0xA0; if (c == 0xED) high = 0x9F; }
+        else if (c >= 0xF0 && c <= 0xF4) { more = 3; if (c == 0xF0) low = 0x90; if (c == 0xF4) high = 0x8F; }
+        else return false;
+        if (n - i <= more) return false;
+        if (p[i + 1] < low || p[i + 1] > high) return false;
+        for (size_t j = 2; j <= more; ++j)
+            if ((p[i + j] & 0xC0) != 0x80) return false;
+        i += more + 1;
+    }
+    return true;
+}
+
 // ---- walking -------------------------------------------------------------------------------------------
 
 // Strings of u32 length + bytes, each followed by `gap` bytes. Stops at the first that does not fit:
-// `walked` < count then, and `end` is where that entry begins.
+// fewer than count then, and `end` is where that entry begins. Looks at the bytes while they are at hand: tells
+// whether a string is not UTF-8 and whether one is empty.
 nb::tuple walk_table(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count, uint64_t gap) {
     check_range(bytes.size(), start, stop);
     const uint8_t *data = bytes.data();
@@ -36,6 +65,7 @@ nb::tuple walk_table(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count,
     int64_t *starts = allocate<int64_t>(room);
     int64_t *stops = allocate<int64_t>(room);
     uint64_t walked = 0, at = start;
+    bool invalid = false, empty = false;
     {
         nb::gil_scoped_release free_threads;
         for (; walked < room; ++walked) {
@@ -43,11 +73,13 @@ nb::tuple walk_table(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count,
             uint64_t length = load32(data + at);
             if (length > stop - at - 4 - gap) break;
             starts[walked] = (int64_t)(at + 4);
+            invalid |= !valid_utf8(data + at + 4, length);
+            empty |= !length;
             stops[walked] = (int64_t)(at + 4 + length);
             at += 4 + length + gap;
         }
     }
-    return nb::make_tuple(own<int64_t>(starts, {(size_t)walked}), own<int64_t>(stops, {(size_t)walked}), at, walked);
+    return nb::make_tuple(own<int64_t>(starts, {(size_t)walked}), own<int64_t>(stops, {(size_t)walked}), at, invalid, empty);
 }
 
 // word, delimiter, `gap` bytes; newlines before a word are skipped (word2vec binary: delimiter ' ', gap 4*dim;
@@ -75,30 +107,6 @@ nb::tuple scan_words(Bytes bytes, uint64_t start, uint64_t stop, uint64_t count,
         }
     }
     return nb::make_tuple(own<int64_t>(starts, {(size_t)walked}), own<int64_t>(stops, {(size_t)walked}), at, walked);
-}
-
-// ---- UTF-8 ---------------------------------------------------------------------------------------------
-
-bool valid_utf8(const uint8_t *p, size_t n) {
-    size_t i = 0;
-    while (i < n) {
-        while (i + 8 <= n && !(load64(p + i) & 0x8080808080808080ull)) i += 8;
-        if (i >= n) break;
-        uint8_t c = p[i];
-        if (c < 0x80) { ++i; continue; }
-        size_t more;
-        uint8_t low = 0x80, high = 0xBF; // what the second byte may be: no overlong form, no surrogate
-        if (c >= 0xC2 && c <= 0xDF) more = 1;
-        else if (c >= 0xE0 && c <= 0xEF) { more = 2; if (c == 0xE0) low = 0xA0; if (c == 0xED) high = 0x9F; }
-        else if (c >= 0xF0 && c <= 0xF4) { more = 3; if (c == 0xF0) low = 0x90; if (c == 0xF4) high = 0x8F; }
-        else return false;
-        if (n - i <= more) return false;
-        if (p[i + 1] < low || p[i + 1] > high) return false;
-        for (size_t j = 2; j <= more; ++j)
-            if ((p[i + j] & 0xC0) != 0x80) return false;
-        i += more + 1;
-    }
-    return true;
 }
 
 nb::ndarray<nb::numpy, int64_t> find_invalid(Bytes bytes, Longs s, Longs l) {
@@ -210,6 +218,31 @@ inline uint64_t hash_bytes(const uint8_t *p, size_t n, uint64_t seed) {
     return mix(h, 0xE7037ED1A0B428DBull);
 }
 
+// A zeroed table in large pages where the system has them: every access is a miss, and small pages would miss twice.
+class Slots {
+  public:
+    Slots() = default;
+    Slots(const Slots &) = delete;
+    Slots &operator=(const Slots &) = delete;
+    ~Slots() { std::free(data_); }
+    void make(size_t count) {
+        constexpr size_t page = 2u << 20;
+        size_t bytes = (count * sizeof(uint64_t) + page - 1) / page * page;
+        if (count * sizeof(uint64_t) < page) bytes = count * sizeof(uint64_t);
+        data_ = static_cast<uint64_t *>(bytes < page ? std::malloc(bytes) : std::aligned_alloc(page, bytes));
+        if (!data_) throw std::bad_alloc();
+#if defined(__linux__)
+        if (bytes >= page) madvise(data_, bytes, MADV_HUGEPAGE);
+#endif
+        std::memset(data_, 0, bytes);
+    }
+    uint64_t &operator[](size_t i) { return data_[i]; }
+    const uint64_t &operator[](size_t i) const { return data_[i]; }
+
+  private:
+    uint64_t *data_ = nullptr;
+};
+
 // Open addressing over word bytes: a slot holds 32 bits of hash and row + 1. The first of equal words wins.
 class WordIndex {
   public:
@@ -220,7 +253,7 @@ class WordIndex {
         while (size < table_.count * 2) size *= 2;
         nb::gil_scoped_release free_threads;
         mask_ = size - 1;
-        slots_.assign(size, 0);
+        slots_.make(size);
         constexpr size_t ahead = 32;
         uint64_t ring[ahead];
         size_t n = table_.count;
@@ -240,7 +273,7 @@ class WordIndex {
         return seek(p, n, hash_bytes(p, n, seed_));
     }
 
-    nb::ndarray<nb::numpy, int64_t> find_many(nb::list items) const {
+    nb::ndarray<nb::numpy, int64_t> find_many(nb::list items, size_t threads) const {
         size_t count = nb::len(items);
         std::vector<const uint8_t *> data(count);
         std::vector<size_t> sizes(count);
@@ -249,7 +282,9 @@ class WordIndex {
         int64_t *out = allocate<int64_t>(count);
         {
             nb::gil_scoped_release free_threads;
-            seek_all(count, [&](size_t i) { return data[i]; }, [&](size_t i) { return sizes[i]; }, out);
+            spread(count, threads, 8192, [&](size_t start, size_t stop, size_t) {
+                seek_all(start, stop, [&](size_t i) { return data[i]; }, [&](size_t i) { return sizes[i]; }, out);
+            });
         }
         return own<int64_t>(out, {count});
     }
@@ -259,13 +294,13 @@ class WordIndex {
         int64_t *out = allocate<int64_t>(queries.count);
         {
             nb::gil_scoped_release free_threads;
-            seek_all(queries.count, [&](size_t i) { return queries.at(i); }, [&](size_t i) { return queries.length(i); }, out);
+            seek_all(0, queries.count, [&](size_t i) { return queries.at(i); }, [&](size_t i) { return queries.length(i); }, out);
         }
         return own<int64_t>(out, {queries.count});
     }
 
     nb::ndarray<nb::numpy, int64_t> duplicates() const { return copy_out(duplicates_); }
-    size_t memory() const { return slots_.size() * sizeof(uint64_t); }
+    size_t memory() const { return (mask_ + 1) * sizeof(uint64_t); }
 
   private:
     bool same(size_t row, const uint8_t *p, size_t n) const {
@@ -293,11 +328,12 @@ class WordIndex {
     }
 
     // Three memories a look-up (slot, offsets, bytes), all cold: ask for each a few words before it is needed.
-    template <typename Data, typename Size> void seek_all(size_t count, Data data, Size size, int64_t *out) const {
+    template <typename Data, typename Size>
+    void seek_all(size_t from, size_t to, Data data, Size size, int64_t *out) const {
         constexpr size_t step = 16;
         uint64_t hashes[step];
-        for (size_t start = 0; start < count; start += step) {
-            size_t n = std::min(step, count - start);
+        for (size_t start = from; start < to; start += step) {
+            size_t n = std::min(step, to - start);
             for (size_t i = 0; i < n; ++i) {
                 const uint8_t *p = data(start + i);
                 hashes[i] = p ? hash_bytes(p, size(start + i), seed_) : 0;
@@ -324,7 +360,7 @@ class WordIndex {
     Table table_;
     uint64_t seed_;
     size_t mask_ = 0;
-    std::vector<uint64_t> slots_;
+    Slots slots_;
     std::vector<int64_t> duplicates_;
 };
 
@@ -378,6 +414,7 @@ bool parse_float(const char *p, const char *end, float &out) {
         ++p;
         if (p < end && (*p == '-' || *p == '+')) return false;
     }
+#if defined(__cpp_lib_to_chars)
     auto [last, problem] = std::from_chars(p, end, out);
     if (problem == std::errc::result_out_of_range) { // overflow is infinite, underflow zero, as in Python
         std::string copy(p, last);
@@ -385,6 +422,13 @@ bool parse_float(const char *p, const char *end, float &out) {
         return last == end;
     }
     return problem == std::errc() && last == end && p < end;
+#else // a library without floats in <charconv>: the same numbers by way of the C library
+    if (p == end || blank((uint8_t)*p) || std::memchr(p, 'x', end - p) || std::memchr(p, 'X', end - p)) return false;
+    std::string copy(p, end);
+    char *stop;
+    out = std::strtof(copy.c_str(), &stop);
+    return stop == copy.c_str() + copy.size();
+#endif
 }
 
 // `dim` numbers from each offset on, correctly rounded to float32; the index of the first bad one, or -1.
@@ -477,7 +521,7 @@ void bind_strings(nb::module_ &m) {
     nb::class_<WordIndex>(m, "WordIndex")
         .def(nb::init<Bytes, Longs, Longs, uint64_t>())
         .def("find", &WordIndex::find)
-        .def("find_many", &WordIndex::find_many)
+        .def("find_many", &WordIndex::find_many, nb::arg("words"), nb::arg("threads") = 1)
         .def("find_table", &WordIndex::find_table)
         .def_prop_ro("duplicates", &WordIndex::duplicates, nb::rv_policy::move)
         .def_prop_ro("memory", &WordIndex::memory);

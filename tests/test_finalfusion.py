@@ -1,4 +1,4 @@
-"""polyvec.finalfusion: look-ups, subwords, similarity and analogy, against what the reference says and against NumPy."""
+"""polyvec.finalfusion: look-ups, subwords, similarity and analogy, against the reference and against NumPy."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_batch_mixes_known_and_unknown_words() -> None:
 
 def test_without_subwords_an_unknown_word_is_not_in_the_vocabulary() -> None:
     model = finalfusion.load(GOLDEN / "simple.fifu")
-    with pytest.raises(KeyError, match="^'Berlinn' is not in the vocabulary$"):
+    with pytest.raises(KeyError, match=r"^'Berlinn' is not in the vocabulary$"):
         model.embedding("Berlinn")
     assert model.embedding("Berlinn", default=None) is None
     assert "Berlinn" not in model and "Berlin" in model
@@ -145,8 +145,10 @@ def test_a_plain_format_is_written_as_finalfusion_with_its_norms(tmp_path: Path)
 
 def test_duplicates_are_an_error_that_says_how_to_go_on(tmp_path: Path) -> None:
     pv.write(tmp_path / "d.fifu", vectors(3, 2), vocab=["a", "b", "a"], durable=False)
-    with pytest.raises(Corrupt, match="stands twice.*duplicates='first'"):
+    with pytest.raises(Corrupt, match=r"stands twice.*duplicates='first'"):
         finalfusion.load(tmp_path / "d.fifu").embedding("b")
+    with pytest.raises(Corrupt, match="word 2"):
+        finalfusion.load(tmp_path / "d.fifu", mmap=False)
     model = finalfusion.load(tmp_path / "d.fifu", duplicates="first")
     assert model.embedding("a").tobytes() == model.storage[0].tobytes()
     pv.write(tmp_path / "d.txt", vectors(3, 2), vocab=["a", "b", "a"], durable=False)

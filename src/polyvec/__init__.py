@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from polyvec.core.errors import SizeMismatchWarning as SizeMismatchWarning
     from polyvec.core.errors import Truncated as Truncated
     from polyvec.core.errors import UnknownFormat as UnknownFormat
+    from polyvec.core.errors import UnknownWord as UnknownWord
     from polyvec.core.errors import Unsupported as Unsupported
     from polyvec.core.files import Source as Source
     from polyvec.core.format import Finding as Finding
@@ -88,6 +89,7 @@ _HOMES = {
     "PolyvecError": "core.errors",
     "FormatError": "core.errors",
     "UnknownFormat": "core.errors",
+    "UnknownWord": "core.errors",
     "AmbiguousFormat": "core.errors",
     "Truncated": "core.errors",
     "Corrupt": "core.errors",

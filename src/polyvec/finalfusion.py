@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection as Words
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,9 +30,9 @@ from polyvec.formats.finalfusion import FinalfusionCollection
 from polyvec.formats.words import unit_columns
 from polyvec.kernels import rows as row_kernels
 from polyvec.kernels import strings as tables
-from polyvec.kernels.product import ProductSearch, make_tables
 from polyvec.kernels.rows import RowSearch
 from polyvec.kernels.subwords import Rows, sum_rows
+from polyvec.neighbors.codes import CodeSearch
 from polyvec.verbs.convert import Receipt
 from polyvec.verbs.convert import write as write_collection
 
@@ -55,8 +55,8 @@ def load(
 ) -> Embeddings:  # fmt: skip
     """Load word embeddings of any word format: finalfusion, word2vec, text, fastText, floret.
 
-    ``mmap`` leaves the matrix in the file; ``lossy`` replaces invalid UTF-8. ``duplicates`` is ``"first"`` (look-ups give
-    the first of equal words) or ``"error"``, which a finalfusion file gets by default, since its tools allow none.
+    ``mmap`` leaves the matrix in the file; ``lossy`` replaces invalid UTF-8. ``duplicates`` is ``"first"`` (look-ups
+    give the first of equal words) or ``"error"``, which a finalfusion file gets by default, since its tools allow none.
     """
     if duplicates not in (None, "first", "error"):
         raise InputError(f"duplicates is 'first' or 'error', not {duplicates!r}")
@@ -134,17 +134,17 @@ class Storage:
         return ArrayColumn(name, self.codes, codec=self.codec, parts=parts, shape=self.shape, encoding="pq")
 
     def take(self, rows: Any) -> NDArray[Any]:
-        """Rows by number, as a new array."""
-        index = np.asarray(rows, np.int64)
+        """Rows by number or slice, as a new array."""
+        index = rows if isinstance(rows, slice) else np.asarray(rows, np.int64)
         if self.matrix is not None:
-            if self.matrix.dtype == np.float32:
-                return row_kernels.take(self.matrix, index)
-            return np.array(self.matrix[index])
+            if isinstance(index, slice) or self.matrix.dtype != np.float32:
+                return np.array(self.matrix[index])
+            return row_kernels.take(self.matrix, index)
         assert self.codec is not None and self.codes is not None
         parts: dict[str, NDArray[Any]] = {"codes": np.ascontiguousarray(self.codes[index])}
         if self.norms is not None:
             parts["norms"] = np.ascontiguousarray(self.norms[index])
-        return self.codec.decode(Block(0, parts, self.codec, len(index)))
+        return self.codec.decode(Block(-1, parts, self.codec, len(parts["codes"])))
 
     def __getitem__(self, key: Any) -> NDArray[Any]:
         if isinstance(key, (int, np.integer)):
@@ -152,13 +152,16 @@ class Storage:
             if not 0 <= row < len(self):
                 raise IndexError(f"row {key} of {len(self)}")
             return np.array(self.matrix[row]) if self.matrix is not None else self.take([row])[0]
-        if isinstance(key, slice):
-            return self.take(np.arange(*key.indices(len(self))))
         return self.take(key)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         array = self[:]
         return array if dtype is None else array.astype(dtype)
+
+    def code_search(self) -> CodeSearch:
+        """Search over the codes as they are."""
+        assert self.codec is not None and self.codes is not None
+        return CodeSearch(self.codec, self.codes)
 
     def floats(self) -> Floats:
         """The dense matrix as float32, mapped where it is so in the file. Not for writing."""
@@ -177,6 +180,7 @@ class Embeddings:
             raise InputError("a collection without words is no word embeddings")
         if collection.format in PLAIN_FORMATS and "norms" not in collection.columns:
             collection = _kept_open(unit_columns(collection), collection)
+        assert collection.vocab is not None
         self._collection = collection
         self._unique = unique
         self.vocab: Vocab = collection.vocab
@@ -189,7 +193,10 @@ class Embeddings:
         self._norms: Floats | None = None if norms is None else norms.to_numpy()
         if not mmap:
             self._collection = self._in_memory(collection)
-        self._search: RowSearch | _ProductEngine | None = None
+            self.vocab.duplicates  # noqa: B018  (a full load has its index; a mapped one builds it on the first look-up)
+            if unique:
+                self._check_unique()
+        self._search: RowSearch | CodeSearch | None = None
 
     def _in_memory(self, collection: Collection) -> Collection:
         """The collection over the arrays just loaded, so that the file can be closed."""
@@ -213,7 +220,7 @@ class Embeddings:
 
     @property
     def norms(self) -> Floats | None:
-        """The lengths that the words' vectors had before they were made unit, as a copy; None where the file has none."""
+        """The lengths that the words' vectors had before they were made unit, as a copy; None where there are none."""
         return None if self._norms is None else self._norms.copy()
 
     @property
@@ -254,7 +261,7 @@ class Embeddings:
         return -1 if row is None else row
 
     def _check_unique(self) -> None:
-        """A finalfusion file says each word once; the index is built by the first look-up, which is when it can tell."""
+        """A finalfusion file says each word once; the first look-up builds the index, which can tell."""
         again = self.vocab.duplicates
         self._unique = False
         if len(again):
@@ -267,7 +274,7 @@ class Embeddings:
             )  # fmt: skip
 
     def embedding(self, word: str, *, default: Any = DEFAULT) -> Any:
-        """The vector of a word, or from its subwords; `UnknownWord` (a KeyError) where there is neither, or ``default``."""
+        """A word's vector, or that of its subwords; `UnknownWord` (a KeyError) or ``default`` where it has neither."""
         row = self._row(word)
         if row >= 0:
             return self.storage[row]
@@ -303,7 +310,7 @@ class Embeddings:
         return result
 
     def norm(self, word: str) -> float:
-        """The length a known word's vector had before it was made unit; of an unknown one, the length of its subwords' sum."""
+        """The length a known word's vector had before it was made unit, or that of an unknown one's subword sum."""
         row = self._row(word)
         if row >= 0:
             if self._norms is None:
@@ -394,10 +401,10 @@ class Embeddings:
             raise InputError("a query of length zero, or with NaN or infinity, is similar to nothing")
         return vector
 
-    def _engine(self) -> RowSearch | _ProductEngine:
+    def _engine(self) -> RowSearch | CodeSearch:
         if self._search is None:
             quantized = self.storage.quantized
-            self._search = _ProductEngine(self.storage) if quantized else RowSearch(self.storage.floats())
+            self._search = self.storage.code_search() if quantized else RowSearch(self.storage.floats())
         return self._search
 
     def _hits(
@@ -412,43 +419,63 @@ class Embeddings:
     # -- writing
 
     def write(self, path: str | os.PathLike[str], **options: Any) -> Receipt:
-        """Write the model; the suffix (or ``format=``) names the format, and the options are those of `polyvec.write`."""
+        """Write the model; the suffix (or ``format=``) names the format. The options are those of `polyvec.write`."""
         self._collection.metadata = dict(self.metadata)
         return write_collection(path, self._collection, **options)
 
 
-class _ProductEngine:
-    """Nearest rows by cosine over product codes: lookup tables, no row is decoded."""
+class Section(NamedTuple):
+    """The analogies of one section of a question file: answered, skipped for a missing word, and right."""
 
-    def __init__(self, storage: Storage) -> None:
-        assert storage.codec is not None and storage.codes is not None
-        self._codec = storage.codec
-        codes = np.ascontiguousarray(storage.codes)
-        self._search = ProductSearch(codes, storage.codec.centroids, _inverse_norms(storage.codec, codes))
+    name: str
+    asked: int
+    skipped: int
+    correct: int
 
-    def nearest(self, query: Floats, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The k nearest rows, and those tied with the last."""
-        unit = query / np.float32(np.linalg.norm(query))
-        if self._codec.projection is not None:
-            unit = unit @ self._codec.projection
-        try:
-            return self._search.nearest(make_tables(np.ascontiguousarray(unit), self._codec.books), k)
-        except IndexError as error:
-            raise Corrupt(f"a code names no centroid: {error}", field="codes") from None
-
-    def nearest_many(self, queries: Floats, k: int) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """`nearest` for several queries."""
-        return [self.nearest(query, k) for query in queries]
+    @property
+    def accuracy(self) -> float:
+        """The share of answered questions that are right; 0 where none was."""
+        return self.correct / self.asked if self.asked else 0.0
 
 
-def _inverse_norms(codec: Product, codes: NDArray[np.uint8]) -> Floats:
-    """1 / length of each decoded row, its stored norm left out: what turns a table sum into a cosine."""
-    plain = Product(codec.books, codec.projection, False)
-    norms = np.empty(len(codes), np.float32)
-    for start in range(0, len(codes), 16384):
-        piece = np.ascontiguousarray(codes[start : start + 16384])
-        norms[start : start + 16384] = row_kernels.row_norms(plain.decode(Block(start, {"codes": piece}, plain, len(piece))))
-    return np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+def accuracy(model: Embeddings, questions: Iterable[str], *, batch: int = 256) -> list[Section]:
+    """Answer a question file: lines ``a b c d`` (a is to b as c is to d) under lines ``: section``.
+
+    Questions with a word that has no vector are skipped. The nearest word but a, b and c must be d.
+    """
+    counts: dict[str, list[int]] = {}
+    waiting: list[tuple[str, list[str]]] = []
+
+    def answer() -> None:
+        vectors = model.embeddings([word for _, words in waiting for word in words[:3]]).reshape(len(waiting), 3, -1)
+        queries = vectors[:, 1] - vectors[:, 0] + vectors[:, 2]
+        found = model.similar_many(list(queries), 1, skip=[set(words[:3]) for _, words in waiting])
+        for (name, words), hits in zip(waiting, found):
+            counts[name][2] += bool(hits) and hits[0].word == words[3]
+        waiting.clear()
+
+    name = ""
+    for number, line in enumerate(questions, 1):
+        fields = line.split()
+        if not fields:
+            continue
+        if fields[0].startswith(":"):
+            name = " ".join(fields)[1:].strip()
+            continue
+        if len(fields) != 4:
+            raise InputError(f"line {number} of the questions has {len(fields)} words; expected 4, or ': section'")
+        section = counts.setdefault(name, [0, 0, 0])
+        known = [model.embedding(word, default=None) is not None for word in fields]
+        if not all(known[:3]) or fields[3] not in model:
+            section[1] += 1
+            continue
+        section[0] += 1
+        waiting.append((name, fields))
+        if len(waiting) == batch:
+            answer()
+    if waiting:
+        answer()
+    return [Section(name, *values) for name, values in counts.items()]
 
 
 def _kept_open(derived: Collection, original: Collection) -> Collection:

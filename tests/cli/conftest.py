@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +32,12 @@ def example_files(tmp_path_factory):
     write_tiny_folder(folder / "all-MiniLM-L6-v2")
     texts = ["how do i read a zip file", "hello world", "the text of a vector"]
     (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    golden = Path(__file__).parents[1] / "golden" / "finalfusion"
+    shutil.copy(golden / "simple_meta_norms.fifu", folder / "words.fifu")
+    shutil.copy(golden / "bucket_exp7.fifu", folder / "buckets.fifu")
+    shutil.copy(golden / "pq_proj1_norms1.fifu", folder / "quantized.fifu")
+    (folder / "list.txt").write_text("hello\nNew York\nBerlin\n")
+    (folder / "questions.txt").write_text(": cities\nBerlin Tübingen Zürich Daniël\nBerlin a b c\n")
     return folder
 
 

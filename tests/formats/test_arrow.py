@@ -58,6 +58,18 @@ def test_pyarrow_reads_what_is_written(tmp_path: Path, suffix: str, read: str) -
     assert np.array_equal(table["vectors"].combine_chunks().flatten().to_numpy().reshape(30, 4), ROWS)
 
 
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view"])
+def test_text_ids_are_ids_however_text_is_laid_out(tmp_path: Path, kind: str) -> None:
+    if not hasattr(pa, kind):
+        pytest.skip(f"this pyarrow has no {kind}")
+    path = tmp_path / "x.arrow"
+    table = pa.table({"id": pa.array([f"ü{i}" for i in range(30)], getattr(pa, kind)()), "emb": ROWS.tolist()})
+    with pa.OSFile(str(path), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table, max_chunksize=7)
+    with pv.open(path) as c:
+        assert list(c.ids) == [f"ü{i}" for i in range(30)] and c.ids[9] == "ü9" and c.records is None
+
+
 def test_lists_that_lie_about_their_offsets_are_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "x.arrow"
     table = pa.table({"emb": pa.array(ROWS[:2].tolist(), pa.list_(pa.float32()))})

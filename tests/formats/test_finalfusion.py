@@ -73,7 +73,9 @@ class TestFinalfusion(FormatSuite):
         yield Sample("floret", embeddings(FloretIndexer(2, 3, 4, 2, bow="‹"), words=[]))
         yield Sample("no words", embeddings(words=[]))
         yield Sample("quantized", quantized(projection=False, norms=False))
-        yield Sample("quantized, projection and norms", quantized(projection=True, norms=True, indexer=BucketIndexer(3, 6, 1)))
+        yield Sample(
+            "quantized, projection and norms", quantized(projection=True, norms=True, indexer=BucketIndexer(3, 6, 1))
+        )
         for name in ("i1", "u2", "f8"):
             rows = Collection.from_arrays(vectors(2, 2, np.dtype(name)), vocab=["a", "b"])
             yield Sample(f"type {name}", rows)
@@ -353,8 +355,16 @@ OFFSET = len(simple(matrix=b""))
         (struct.pack("<4sIII", b"FiFu", 0, 1, 1) + struct.pack("<IQQI", 1, 12, 2**63, 0), Truncated, "vocab.words"),
         (struct.pack("<4sIII", b"FiFu", 0, 1, 5) + struct.pack("<IQ", 5, 5) + b"a = =", Corrupt, "metadata"),
         (struct.pack("<4sIII", b"FiFu", 0, 1, 5) + struct.pack("<IQ", 5, 2) + b"\xff\xff", Corrupt, "metadata"),
-        (struct.pack("<4sIII", b"FiFu", 0, 1, 3) + struct.pack("<IQQIII", 3, 20, 0, 6, 3, 2), Corrupt, "vocab.min_n, vocab.max_n"),
-        (struct.pack("<4sIII", b"FiFu", 0, 1, 3) + struct.pack("<IQQIII", 3, 20, 0, 3, 6, 64), Corrupt, "vocab.bucket_exp"),
+        (
+            struct.pack("<4sIII", b"FiFu", 0, 1, 3) + struct.pack("<IQQIII", 3, 20, 0, 6, 3, 2),
+            Corrupt,
+            "vocab.min_n, vocab.max_n",
+        ),
+        (
+            struct.pack("<4sIII", b"FiFu", 0, 1, 3) + struct.pack("<IQQIII", 3, 20, 0, 3, 6, 64),
+            Corrupt,
+            "vocab.bucket_exp",
+        ),
     ],
 )
 def test_a_lie_is_a_format_error_with_its_field(data: bytes, error: type[FormatError], field: str) -> None:
@@ -382,8 +392,10 @@ def test_a_quantised_matrix_that_lies_is_refused(place: int, value: int, field: 
 def test_a_code_beyond_the_centroids_is_an_error_when_it_is_read() -> None:
     data = bytearray((GOLDEN / "pq_proj0_norms0.fifu").read_bytes())
     data[-1] = 16
-    with pv.open(bytes(data), format="finalfusion") as collection, pytest.raises(Corrupt, match="names no centroid"):
+    opened = pv.open(bytes(data), format="finalfusion")
+    with opened as collection, pytest.raises(Corrupt, match="names no centroid") as caught:
         collection.vectors.to_numpy()
+    assert (caught.value.offset, caught.value.field) == (len(data) - 1, "codes")
     assert not pv.verify(pv.Source(None, data=bytes(data))).ok
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import polyvec as pv
 from polyvec.core.collection import Collection
@@ -233,3 +236,32 @@ def test_a_value_that_json_cannot_hold_is_one_clear_line(tmp_path: Path) -> None
     pv.convert(path, tmp_path / "y.parquet")
     with pv.open(tmp_path / "y.parquet") as c:
         assert np.isnan(c.records[0]["score"])
+
+
+def test_a_name_that_begins_like_another_is_not_taken_for_it(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "x.parquet", {"emb.x": lists(ROWS * 3), "emb": lists(ROWS), "id.x": ["n"] * 30, "id": range(30)}
+    )
+    with pv.open(path) as c:
+        assert np.array_equal(c["emb"], ROWS) and np.array_equal(c["emb.x"], ROWS * 3)
+        assert c.ids[7] == 7 and c.records[0] == {"id.x": "n"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=4), min_size=1, max_size=6),
+    st.sampled_from(["parquet", "arrow"]),
+)
+def test_any_records_come_back_as_they_were(records: list[dict[str, Any]], suffix: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"x.{suffix}"
+        pv.write(path, vectors(len(records), 2), records=records, vocab=[f"{r}" for r in records], durable=False)
+        with pv.open(path) as c:
+            assert [dict(r) for r in c.records] == records and list(c.vocab) == [f"{r}" for r in records]

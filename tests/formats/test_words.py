@@ -50,7 +50,8 @@ class TestFastText(FormatSuite):
     format = fasttext.FORMAT
 
     def samples(self) -> Iterator[Sample]:
-        metadata = {"dims": 3, "window_size": 5, "epoch": 1, "min_count": 1, "ns": 5, "word_ngrams": 1, "loss": "Softmax",
+        metadata = {"dims": 3, "window_size": 5, "epoch": 1, "min_count": 1, "ns": 5, "word_ngrams": 1,
+                    "loss": "Softmax",
                     "model": "SkipGram", "buckets": 0, "min_n": 0, "max_n": 0, "lr_update_rate": 100,
                     "sampling_threshold": 0.0001}  # fmt: skip
         plain = words(["Berlin", "New York", "</s>"])
@@ -190,10 +191,9 @@ def test_a_lie_is_a_format_error(data: bytes, format: str) -> None:
 
 
 def test_a_bad_number_names_its_row() -> None:
-    with pv.open(b"a 1 2\nb 3 4\nc 5 x6\n", format="glove") as collection, pytest.raises(Corrupt, match="value 1 of row 2"):
-        collection.vectors.to_numpy()
-    with pv.open(b"2 2\na 1 2\nb 5 x6\n", format="textdims") as collection, pytest.raises(Corrupt, match="value 1 of row 1"):
-        collection.vectors.to_numpy()
+    for data, format, row in ((b"a 1 2\nb 3 4\nc 5 x6\n", "glove", 2), (b"2 2\na 1 2\nb 5 x6\n", "textdims", 1)):
+        with pv.open(data, format=format) as collection, pytest.raises(Corrupt, match=f"value 1 of row {row}"):
+            collection.vectors.to_numpy()
 
 
 def test_invalid_utf8_is_an_error_or_replaced() -> None:

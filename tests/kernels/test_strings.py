@@ -70,7 +70,7 @@ def test_a_word_of_four_gigabytes_ends_the_walk(path: str) -> None:
         b"abcdefgh\xc3",
         b"\xe4\xb8",
         b"\xf0\x9f\x98",
-    ],  # fmt: skip
+    ],
 )
 def test_bytes_that_are_not_utf8_are_found_and_replaced(path: str, bad: bytes) -> None:
     packed = strings.pack(["ok", bad, "é" * 9, bad])

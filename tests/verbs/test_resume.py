@@ -155,6 +155,21 @@ def test_what_cannot_be_done_leaves_no_parts(folder: Path) -> None:
     assert not [name for name in names(folder) if name.startswith("out")]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_more_shards_than_the_soft_limit_of_open_files(tmp_path: Path, again: bool) -> None:
+    import resource
+
+    for number in range(150):
+        pv.write(tmp_path / f"s-{number:03d}.fbin", vectors(2, 3, seed=number), durable=False)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+    try:
+        receipt = pv.merge(pattern(tmp_path), tmp_path / "out.fbin", resume=again, durable=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert receipt.rows == 300
+
+
 def test_files_of_others_in_the_folder_are_left_alone(folder: Path) -> None:
     parts = stopped(folder, folder / "out.fbin")
     (parts / "notes.txt").write_text("mine")

@@ -258,6 +258,9 @@ def test_keyboard_only(tab: Any, address: str):
     tab.keyboard.press("Enter")
     until(tab, "polyvec.page.state.row === 12")
     results(tab)
+    tab.focus(".skip")
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "results" and "row=12" in tab.url
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("ArrowDown")
     second = tab.evaluate("Number(document.activeElement.dataset.row)")

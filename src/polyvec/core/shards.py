@@ -14,6 +14,8 @@ from pathlib import Path
 
 from polyvec.core.errors import InputError
 
+SPARE_FILES = 64  # for libraries, temporary files and the like
+
 _OF = re.compile(r"^(?P<stem>.*?)[-_.](?P<number>\d+)-of-(?P<total>\d+)(?P<rest>\.[^.]+)?$")
 _PART = re.compile(r"^(?P<stem>.*?)[-_.]?part[-_.]?(?P<number>\d+)(?P<rest>\.[^.]+)?$")
 _PLAIN = re.compile(r"^(?P<stem>.*?)[-_.]?(?P<number>\d+)(?P<rest>\.[^.]+)?$")
@@ -35,6 +37,28 @@ class ShardSet:
 
     paths: tuple[Path, ...]
     problems: tuple[str, ...]
+
+
+def permit_files(count: int) -> None:
+    """Let this process open ``count`` more files at once: the soft limit is often 1024, and shards can be more.
+
+    `InputError` where the system's own limit is lower.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        used = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError:
+        used = SPARE_FILES  # not Linux: a guess
+    needed = used + count + SPARE_FILES
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise InputError(
+            f"{count} files at once are more than this system allows ({hard}); merge them in several steps"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def parse_shard_name(name: str) -> ShardName | None:

@@ -17,6 +17,7 @@ from polyvec.core.errors import Corrupt, InputError, UnknownWord
 from polyvec.core.subwords import Subwords
 from polyvec.kernels import strings as tables
 from polyvec.kernels import subwords as ngrams
+from polyvec.kernels.paths import default_threads
 
 Offsets = NDArray[np.int64]
 
@@ -159,7 +160,7 @@ class Vocab:
 
     def indices(self, words: Sequence[str]) -> NDArray[np.int64]:
         """The rows of many words, -1 for those not in the vocabulary."""
-        return self._lookup().find_many(list(words))
+        return self._lookup().find_many(list(words), default_threads())
 
     def near(self, word: str, k: int = 5) -> list[str]:
         """Words spelled like one, the likest first: those that share its letter pairs, then by their difference."""

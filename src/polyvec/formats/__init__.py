@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from polyvec.core.collection import Collection, concat
 from polyvec.core.errors import AmbiguousFormat, FormatError, FormatWarning, InputError, UnknownFormat
 from polyvec.core.files import Source, open_source
 from polyvec.core.format import Confidence, Format, Match
-from polyvec.core.shards import arrange, expand, is_pattern
-from polyvec.core.sidecars import attach_sidecars
+from polyvec.core.shards import arrange, expand, is_pattern, permit_files
+from polyvec.core.sidecars import attach_sidecars, sidecar_paths
 
 HEAD_BYTES = 4096
 
@@ -195,6 +196,7 @@ def _open_shards(pattern: str, **options: Any) -> Collection:
 def open_many(paths: list[str], **options: Any) -> Collection:
     """Several files as one collection, in order; `InputError` where columns, dimensions or dtypes differ."""
     opened: list[Collection] = []
+    permit_files(len(paths) * (1 + len(sidecar_paths(Path(paths[0])))))
     try:
         for path in paths:
             opened.append(open(path, **options))

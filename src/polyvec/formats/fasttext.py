@@ -9,8 +9,9 @@
     u8 quantized, i64 rows, i64 cols, rows * cols float32        words first, then buckets
     u8 quantized, i64 rows, i64 cols, rows * cols float32        the output layer, which is not read
 
-The two fields in brackets stand in files that floret's tools wrote. A word's vector is the mean of its own row and of its
-n-grams' rows; ``vectors`` gives it at unit length with its length in ``norms``, and ``subwords`` the bucket rows as they are.
+The two fields in brackets stand in files that floret's tools wrote. A word's vector is the mean of its own row and of
+its n-grams' rows (``</s>`` has none); ``vectors`` gives it at unit length with its length in ``norms``, and
+``subwords`` the bucket rows as they are.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class FastText(Format):
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         model = read_model(source)
-        strings = check_words(model.words, source, lossy=bool(own.get("lossy", False)))
+        strings = check_words(model.words, source, lossy=bool(own.get("lossy", lenient)))
         words, dim = len(strings), model.dim
         buckets = model.rows - words
         vocab = Vocab(strings)
@@ -199,7 +200,9 @@ def read_model(source: Source) -> Model:
     if head["magic"] != MAGIC:
         raise Corrupt("not a fastText model", offset=0, field="magic", expected=MAGIC, found=head["magic"])
     if head["version"] != VERSION:
-        raise Unsupported("unknown fastText version", offset=4, field="version", expected=VERSION, found=head["version"])
+        raise Unsupported(
+            "unknown fastText version", offset=4, field="version", expected=VERSION, found=head["version"]
+        )
     problem: Exception | None = None
     for record in (PLAIN, WIDE):
         cursor = Cursor(source, 8)
@@ -223,7 +226,9 @@ def read_model(source: Source) -> Model:
 def _plausible(args: Mapping[str, Any], counts: Mapping[str, int], size: int) -> bool:
     known = counts["nwords"] >= 0 and counts["nlabels"] >= 0 and counts["size"] == counts["nwords"] + counts["nlabels"]
     room = counts["size"] * (1 + ENTRY) <= size and counts["ntokens"] >= 0
-    return known and room and 0 < args["dim"] < 1 << 24 and args["bucket"] >= 0 and args["minn"] >= 0 and args["maxn"] >= 0
+    return (
+        known and room and 0 < args["dim"] < 1 << 24 and args["bucket"] >= 0 and args["minn"] >= 0 and args["maxn"] >= 0
+    )
 
 
 def _read_dictionary(source: Source, cursor: Cursor, args: dict[str, Any], counts: dict[str, int]) -> Model:
@@ -235,13 +240,15 @@ def _read_dictionary(source: Source, cursor: Cursor, args: dict[str, Any], count
                       expected=f"minn <= maxn <= {MAX_N}", found=f"{args['minn']}, {args['maxn']}")  # fmt: skip
     data = source.view(0, source.size)
     start = cursor.offset
-    walk = tables.scan(data, start=start, stop=source.size, count=counts["size"], delimiter=0, gap=ENTRY, newlines=False)
+    walk = tables.scan(
+        data, start=start, stop=source.size, count=counts["size"], delimiter=0, gap=ENTRY, newlines=False
+    )
     if len(walk.strings) < counts["size"]:
         raise Truncated(f"word {len(walk.strings)} of {counts['size']} is not whole", offset=walk.end,
                         field=f"word {len(walk.strings)}")  # fmt: skip
     kinds = data[walk.strings.stops + ENTRY] if counts["size"] else np.empty(0, np.uint8)
     if not np.array_equal(kinds != 0, np.arange(counts["size"]) >= counts["nwords"]):
-        raise Corrupt("words and labels are not as many as promised, words first", offset=start, field="dictionary.type",
+        raise Corrupt("words and labels are not as many as promised", offset=start, field="dictionary.type",
                       expected=f"{counts['nwords']} words, then {counts['nlabels']} labels")  # fmt: skip
     notes = [f"{counts['nlabels']} labels of a classifier are left out"] if counts["nlabels"] else []
     cursor.offset = walk.end
@@ -252,8 +259,9 @@ def _read_dictionary(source: Source, cursor: Cursor, args: dict[str, Any], count
                           remedy="use the .bin it was made from")  # fmt: skip
     rows, dim = matrix["rows"], matrix["cols"]
     if dim != args["dim"] or rows != counts["nwords"] + args["bucket"]:
-        raise Corrupt("the matrix does not have a row for each word and bucket", offset=place + 1, field="matrix.rows, cols",
-                      expected=f"{counts['nwords'] + args['bucket']} x {args['dim']}", found=f"{rows} x {dim}")  # fmt: skip
+        raise Corrupt("the matrix does not have a row for each word and bucket", offset=place + 1,
+                      field="matrix.rows, cols", expected=f"{counts['nwords'] + args['bucket']} x {args['dim']}",
+                      found=f"{rows} x {dim}")  # fmt: skip
     cursor.require(rows * dim * 4, "matrix.data")
     return Model(args, walk.strings.slice(0, counts["nwords"]), rows, dim, cursor.offset, tuple(notes))
 
@@ -266,7 +274,7 @@ def _metadata(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(collection: Collection, indexer: FastTextIndexer | None, dim: int) -> dict[str, Any]:
-    """The arguments from metadata where it has them; what training knew and we do not is -1, as other writers leave it."""
+    """The arguments from metadata where it has them; what only training knew is -1, as other writers leave it."""
     args: dict[str, Any] = dict.fromkeys(PLAIN.fields, -1)
     for name, field in KEYS.items():
         value = collection.metadata.get(name)

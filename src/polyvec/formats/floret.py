@@ -39,17 +39,21 @@ class Floret(Format):
     title = "floret text table"
     suffixes = (".floret",)
     holds = Holds(many_columns=True, vocab=True, dtypes="float32")
+    demo = False  # holds subwords only
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         if HEADER.match(head):
-            return [Match(Confidence.NAMED if suffix == ".floret" else Confidence.FITS, "a first line as floret writes it")]
+            return [
+                Match(Confidence.NAMED if suffix == ".floret" else Confidence.FITS, "a first line as floret writes it")
+            ]
         return [Match(Confidence.SUFFIX, "suffix .floret; the first line is another")] if suffix == ".floret" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         buckets, dim, indexer, start = read_header(source)
         if buckets > (source.size - start) // (2 * dim + 1):
             raise Truncated(f"the file is too short for {buckets} rows of {dim} values", offset=start, field="buckets",
-                            expected=f"at least {buckets * (2 * dim + 1)} bytes", found=f"{source.size - start} bytes")  # fmt: skip
+                            expected=f"at least {buckets * (2 * dim + 1)} bytes",
+                            found=f"{source.size - start} bytes")  # fmt: skip
         data = source.view(0, source.size)
         lines = tables.scan_text(data, start=start, stop=source.size, count=buckets, dim=dim)
         found = len(lines.strings)
@@ -78,7 +82,9 @@ class Floret(Format):
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
         indexer = collection.vocab.subwords if collection.vocab is not None else None
         if not isinstance(indexer, FloretIndexer) or "subwords" not in collection.columns:
-            raise LossyConversion("a floret table holds floret subwords only, and the source has none; write .fifu or .txt")
+            raise LossyConversion(
+                "a floret table holds floret subwords only, and the source has none; write .fifu or .txt"
+            )
         if collection.rows:
             raise LossyConversion(f"a floret table holds no words, and the source has {collection.rows}")
         return collection, []
@@ -122,7 +128,8 @@ def read_header(source: Source) -> tuple[int, int, FloretIndexer, int]:
         valid = False
     if not valid:
         raise Corrupt("the first line holds values that floret does not have", offset=0, field="header",
-                      expected=f"1 <= minn <= maxn <= {MAX_N}, 1 to 4 hashes, UTF-8", found=repr(head[: found.end()]))  # fmt: skip
+                      expected=f"1 <= minn <= maxn <= {MAX_N}, 1 to 4 hashes, UTF-8",
+                      found=repr(head[: found.end()]))  # fmt: skip
     return buckets, dim, FloretIndexer(min_n, max_n, buckets, hashes, seed, bow, eow), found.end()
 
 

@@ -226,6 +226,13 @@ def number_type(kind: Any) -> np.dtype[Any] | None:
     return dtype
 
 
+def text_type(kind: Any) -> bool:
+    """Whether an Arrow type is text, however it is laid out."""
+    types = arrow().types
+    view = getattr(types, "is_string_view", lambda _: False)  # not in older pyarrow
+    return bool(types.is_string(kind) or types.is_large_string(kind) or view(kind))
+
+
 def rows_of(array: Any, row_shape: tuple[int, ...], dtype: np.dtype[Any], label: str, name: str, start: int) -> Array:
     """An Arrow array as rows; ragged lists and nulls are `Corrupt`, with their row."""
     pa = arrow()
@@ -277,9 +284,12 @@ class TableStrings(Strings):
             array = batch.column(0)
             if array.null_count:
                 _refuse_null(array, self.label, self._name, start, 1)
-            words = [word.encode("utf-8") for word in array.to_pylist()]
-            pieces.append(b"".join(words))
-            sizes.append(np.array([len(word) for word in words], np.int64))
+            with self._table.wrapped():
+                array = array.cast(arrow().large_string())
+                _, places, data = array.buffers()
+                edges = np.frombuffer(places, np.int64, len(array) + 1, array.offset * 8)
+                pieces.append(data[int(edges[0]) : int(edges[-1])].to_pybytes() if data is not None else b"")
+            sizes.append(np.diff(edges))
         stops = np.cumsum(np.concatenate(sizes)) if sizes else np.empty(0, np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), stops[:-1]]) if len(stops) else stops
         return Strings(b"".join(pieces), starts, stops, label=self.label)
@@ -395,17 +405,17 @@ def collect(table: Table) -> Collection:
     if ids_name is not None and ids_name not in used:
         if pa.types.is_integer(kinds[ids_name]):
             ids = TableColumn(table, "ids", (), np.dtype(np.int64), ids_name)
-        elif pa.types.is_string(kinds[ids_name]) or pa.types.is_large_string(kinds[ids_name]):
+        elif text_type(kinds[ids_name]):
             ids = TableStrings(table, ids_name)
     used |= {ids_name} if ids is not None and ids_name is not None else set()
     vocab = None
     words = _named(note, "vocab", kinds) if note else None
-    if words is not None and words not in used and pa.types.is_string(kinds[words]):
+    if words is not None and words not in used and text_type(kinds[words]):
         vocab = Vocab(TableStrings(table, words))
         used.add(words)
     keys = _texts(note, "records") if note else {}
     rest = {name: keys.get(name, name) for name in names if name not in used}
-    texts = [n for n in (note or {}).get("texts", ()) if n in rest and pa.types.is_string(kinds[n])]
+    texts = [n for n in (note or {}).get("texts", ()) if n in rest and text_type(kinds[n])]
     records = TableRecords(table, rest, texts) if rest or (note or {}).get("has_records") is True else None
     main = (note or {}).get("main")
     main = said.get(main, main) if isinstance(main, str) else None

@@ -46,7 +46,9 @@ class Word2Vec(Format):
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         counts = read_counts(head)
         if counts is None:
-            return [Match(Confidence.SUFFIX, f"suffix {suffix}; no counts in the first line")] if suffix == ".w2v" else []
+            return (
+                [Match(Confidence.SUFFIX, f"suffix {suffix}; no counts in the first line")] if suffix == ".w2v" else []
+            )
         rows, dim, start = counts
         row = 4 * dim + 2  # a word of one byte and the space
         if not fits(head, start, dim) or size < start + rows * row:
@@ -60,24 +62,26 @@ class Word2Vec(Format):
             raise Corrupt("the first line does not hold two counts", offset=0, field="rows, cols",
                           expected="'rows cols' and a line break", found=repr(source.read_at(0, 24)))  # fmt: skip
         rows, dim, start = counts
-        if not dim or rows > (source.size - start) // (4 * dim + 1):
-            if not dim or not lenient:
-                raise Truncated(f"the file is too short for {rows} words of {dim} values", offset=start,
-                                field="rows, cols", expected=f"at least {rows * (4 * dim + 1)} bytes",
-                                found=f"{source.size - start} bytes")  # fmt: skip
+        if not dim or (rows > (source.size - start) // (4 * dim + 1) and not lenient):
+            raise Truncated(f"the file is too short for {rows} words of {dim} values", offset=start,
+                            field="rows, cols", expected=f"at least {rows * (4 * dim + 1)} bytes",
+                            found=f"{source.size - start} bytes")  # fmt: skip
         data = source.view(0, source.size)
         walk = tables.scan(data, start=start, stop=source.size, count=rows, delimiter=SPACE, gap=4 * dim, newlines=True)
         table, notes = walk.strings, []
         if len(table) < rows:
             if not lenient:
-                raise Truncated(f"word {len(table)} of {rows} is not whole", offset=walk.end, field=f"word {len(table)}",
-                                expected=f"a word, a space and {4 * dim} bytes", found=f"{source.size - walk.end} bytes",
+                raise Truncated(f"word {len(table)} of {rows} is not whole", offset=walk.end,
+                                field=f"word {len(table)}", expected=f"a word, a space and {4 * dim} bytes",
+                                found=f"{source.size - walk.end} bytes",
                                 remedy="fetch the file again, or take the whole rows with --lenient")  # fmt: skip
             notes.append(f"the file is cut short: {len(table)} of {rows} rows exist and are read")
-        rest = source.read_at(walk.end, source.size - walk.end if source.size - walk.end < 4096 else 4096).strip(b"\r\n")
+        rest = source.read_at(walk.end, source.size - walk.end if source.size - walk.end < 4096 else 4096).strip(
+            b"\r\n"
+        )
         if rest and len(table) == rows:
             notes.append(f"{source.size - walk.end} bytes after the last row, from byte {walk.end} on, are ignored")
-        strings = check_words(table, source, lossy=bool(own.get("lossy", False)))
+        strings = check_words(table, source, lossy=bool(own.get("lossy", lenient)))
         offsets = table.stops + 1
 
         def read(first: int, last: int) -> Array:
@@ -141,7 +145,7 @@ def check_words(table: tables.Table, source: Source, *, lossy: bool) -> Strings:
     if len(bad) and not lossy:
         row = int(bad[0])
         raise Corrupt("a word is not valid UTF-8", offset=int(table.starts[row]), field=f"word {row}", expected="UTF-8",
-                      found=repr(table[row][:40]), remedy="open with lossy=True to replace it")  # fmt: skip
+                      found=repr(table[row][:40]), remedy="replace it with lossy=True (--lenient)")  # fmt: skip
     fixed = tables.replace_invalid(table, bad) if len(bad) else table
     return Strings.from_table(fixed, label=source.label)
 

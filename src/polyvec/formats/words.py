@@ -1,4 +1,4 @@
-"""What the word formats share: unit rows with norms, norms folded back in, words that a format can spell. Not a format."""
+"""What the word formats share: unit rows with norms, norms folded back in, words a format can spell. Not a format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ def unit_columns(collection: Collection) -> Collection:
         return rows
 
     norms = ReaderColumn("norms", (column.rows,), F32, lambda start, stop: row_norms(float_rows(column, start, stop)))
-    columns = {**collection.columns, collection.main: ReaderColumn(column.name, column.shape, F32, unit), "norms": norms}
+    columns = {
+        **collection.columns,
+        collection.main: ReaderColumn(column.name, column.shape, F32, unit),
+        "norms": norms,
+    }
     return _replaced(collection, columns)
 
 
@@ -58,7 +62,7 @@ def _replaced(collection: Collection, columns: Mapping[str, Column]) -> Collecti
 
 
 def prepare_plain(collection: Collection, own: Mapping[str, Any], name: str) -> tuple[Collection, list[str]]:
-    """For formats of one row a word: norms are folded in (``unnormalize=False`` drops them), subwords refused or dropped."""
+    """For formats of one row a word: norms folded in (``unnormalize=False`` drops them), subwords refused."""
     dropped: list[str] = []
     if "subwords" in collection.columns:
         if own.get("subwords") != "drop":
@@ -101,7 +105,8 @@ def spelled(strings: Strings, *, forbidden: bytes, ends: bytes, name: str, repla
     if not len(bad):
         return strings
     if replace is None:
-        raise LossyConversion(f"the word {strings[int(bad[0])]!r} of row {int(bad[0])} holds a blank or line break that "
+        row = int(bad[0])
+        raise LossyConversion(f"the word {strings[row]!r} of row {row} holds a blank or line break that "
                               f"{name} cannot hold; replace it with --option spaces=_ (spaces='_')")  # fmt: skip
     wanted = replace.encode()
     fixed = []

@@ -1,11 +1,11 @@
-"""Text embeddings: a word and its numbers on each line, as GloVe writes them; with a first line of counts as word2vec does.
+"""Text embeddings: a word and its numbers on each line (GloVe), with a first line of counts as word2vec writes one.
 
 ::
 
     [rows ' ' cols '\\n']                     the variant "dims"
     word ' ' v1 ' ' v2 ... ' ' vcols '\\n'    UTF-8; the word is all that stands before the last cols fields
 
-So a word may hold spaces. Numbers are rounded once to float32, and written as the shortest text that reads back the same.
+So a word may hold spaces. Numbers are rounded once to float32, and written as the shortest text that reads back.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class WordText(Format):
         number, notes = len(lines.strings) + 1, []
         if lines.fields >= 0:
             raise Corrupt(f"line {number + (kind == 'dims')} has too few fields", offset=lines.end,
-                          field=f"line {number}", expected=f"a word and {dim} numbers", found=f"{lines.fields} fields")  # fmt: skip
+                          field=f"line {number}", expected=f"a word and {dim} numbers",
+                          found=f"{lines.fields} fields")  # fmt: skip
         if rows is not None and len(lines.strings) < rows:
             if not lenient:
                 raise Truncated(f"the first line promises {rows} rows", offset=lines.end, field="rows", expected=rows,
@@ -89,7 +90,7 @@ class WordText(Format):
                               offset=int(numbers[row]), field=f"row {row}")  # fmt: skip
             return out
 
-        strings = check_words(lines.strings, source, lossy=bool(own.get("lossy", False)))
+        strings = check_words(lines.strings, source, lossy=bool(own.get("lossy", lenient)))
         return Collection({"vectors": ReaderColumn("vectors", (len(strings), dim), F32, read)},
                           vocab=Vocab(strings), notes=notes)  # fmt: skip
 

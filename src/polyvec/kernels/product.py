@@ -19,12 +19,10 @@ from polyvec.kernels.strings import Floats, Longs
 Codes = npt.NDArray[np.uint8]
 
 
-def decode_product(
-    codes: Codes, books: Floats, *, weights: Floats | None = None, out: Floats | None = None
-) -> Floats:
+def decode_product(codes: Codes, books: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
     """Rows (n, parts * width) from codes (n, parts) and codebooks (parts, centroids, width).
 
-    `weights`, one a row, multiply them. A code without a centroid is an IndexError that names its flat position.
+    `weights`, one a row, multiply them. A code without a centroid is an IndexError whose second argument is its place.
     """
     count, parts = codes.shape
     size, width = books.shape[1:]
@@ -43,7 +41,7 @@ def decode_product(
     if bad >= 0:
         found = int(codes.reshape(-1)[bad])
         where = f"row {bad // parts}, part {bad % parts}"
-        raise IndexError(f"code {found} at {where} has no centroid among {size}")
+        raise IndexError(f"code {found} at {where} has no centroid among {size}", bad)
     return rows
 
 
@@ -63,7 +61,8 @@ def rotate_rows(rows: Floats, turn: Floats, *, out: Floats | None = None) -> Flo
 def make_tables(query: Floats, books: Floats) -> Floats:
     """The products of the query's parts with every centroid: (parts, centroids)."""
     parts, _, width = books.shape
-    return np.einsum("pcw,pw->pc", books, query.reshape(parts, width)).astype(np.float32)
+    tables: Floats = np.einsum("pcw,pw->pc", books, query.reshape(parts, width)).astype(np.float32)
+    return tables
 
 
 def score_product(codes: Codes, tables: Floats, rows: Longs) -> Floats:

@@ -118,27 +118,32 @@ class RowSearch:
 
     def nearest(self, query: Floats, k: int) -> tuple[Longs, npt.NDArray[np.float64]]:
         """The k rows of the largest cosine to the query and every row tied with the last, best first."""
-        count, dim = self.matrix.shape
-        unit, k = _unit(query), min(k, count)
-        module = native()
-        if k == 0:
-            return np.empty(0, np.int64), np.empty(0)
-        if module is None or not self.matrix.flags.c_contiguous or not 0 < dim <= 65536:
-            return self._nearest_many(unit[None], k)[0]
-        codes, scales = self._copy()
-        step = float(np.abs(unit).max()) / 127 or 1.0
-        rounded = np.rint(unit / step).astype(np.int8)
-        off = float(np.linalg.norm(unit - rounded * np.float64(step)))
-        # |q.x - q'.x'| <= |q - q'| |x| + |q'| |x - x'|, and |x| is 1.
-        bound = off + (1 + off) * self._error + FLOAT_ERROR
-        rows = module.scan_codes(codes, scales, rounded, step, k, 2 * bound, default_threads())
-        return self._rank(rows, unit, k)
+        return self.nearest_many(np.asarray(query, np.float32)[None], k)[0]
 
     def nearest_many(self, queries: Floats, k: int) -> list[tuple[Longs, npt.NDArray[np.float64]]]:
-        """`nearest` for several queries at once, through one matrix product a block of rows."""
-        if min(k, len(self.matrix)) == 0:
+        """`nearest` for several queries at once: the rows are read once for all."""
+        count, dim = self.matrix.shape
+        k = min(k, count)
+        if k == 0 or not len(queries):
             return [(np.empty(0, np.int64), np.empty(0)) for _ in queries]
-        return self._nearest_many(np.stack([_unit(query) for query in queries]), min(k, len(self.matrix)))
+        units = np.stack([_unit(query) for query in queries])
+        module = native()
+        if module is None or not self.matrix.flags.c_contiguous or not 0 < dim <= 65536:
+            return self._nearest_exact(units, k)
+        codes, scales = self._copy()
+        steps = np.abs(units).max(axis=1) / 127
+        steps[steps == 0] = 1
+        rounded = np.zeros((len(units), -(-dim // 64) * 64), np.int8)
+        rounded[:, :dim] = np.rint(units / steps[:, None])
+        off = np.linalg.norm(units - rounded[:, :dim] * steps[:, None].astype(np.float64), axis=1)
+        # |q.x - q'.x'| <= |q - q'| |x| + |q'| |x - x'|, and |x| is 1.
+        margins = (2 * (off + (1 + off) * self._error + FLOAT_ERROR)).astype(np.float32)
+        if len(units) == 1:
+            one = np.ascontiguousarray(rounded[0, :dim])
+            found = [module.scan_codes(codes, scales, one, steps[0], k, margins[0], default_threads())]
+        else:
+            found = module.scan_codes_many(codes, scales, rounded, steps, margins, k, default_threads())
+        return [self._rank(rows, unit, k) for rows, unit in zip(found, units)]
 
     def _copy(self) -> tuple[npt.NDArray[np.uint8], Floats]:
         if self._codes is None:
@@ -150,7 +155,7 @@ class RowSearch:
             self._codes = codes
         return self._codes, self._scales
 
-    def _nearest_many(self, units: Floats, k: int) -> list[tuple[Longs, npt.NDArray[np.float64]]]:
+    def _nearest_exact(self, units: Floats, k: int) -> list[tuple[Longs, npt.NDArray[np.float64]]]:
         inverse = np.divide(1, self.norms, out=np.zeros_like(self.norms), where=self.norms > 0)
         candidates = make_candidates(len(units), k, 2 * FLOAT_ERROR)
         for at in range(0, len(self.matrix), BLOCK):

@@ -60,17 +60,22 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a walk found: the strings that fit, and where it ended (at the first that does not, if any)."""
+    """What a walk found: the strings that fit, and where it ended (at the first that does not, if any).
+
+    `invalid` and `empty` tell whether a string is not UTF-8 and whether one has no bytes, where the walk looked.
+    """
 
     strings: Table
     end: int
+    invalid: bool = True
+    empty: bool = True
 
 
 class Index(Protocol):
     """Rows by word. Equal words: the first wins, the others are `duplicates` (rows, ascending)."""
 
     def find(self, word: str | bytes) -> int: ...
-    def find_many(self, words: list[str]) -> Longs: ...
+    def find_many(self, words: list[str], threads: int = 1) -> Longs: ...
     def find_table(self, data: Bytes, starts: Longs, stops: Longs) -> Longs: ...
     @property
     def duplicates(self) -> Longs: ...
@@ -95,8 +100,8 @@ def join(strings: Table, *, prefix: bool = False) -> Bytes:
     if module is not None:
         joined: Bytes = module.join_table(strings.data, strings.starts, strings.stops, prefix)
         return joined
-    head = (lambda s: len(s).to_bytes(4, "little") + s) if prefix else (lambda s: s)
-    return np.frombuffer(b"".join(head(s) for s in strings), np.uint8)
+    parts = (len(s).to_bytes(4, "little") + s if prefix else s for s in strings)
+    return np.frombuffer(b"".join(parts), np.uint8)
 
 
 def decode(strings: Table) -> list[str]:
@@ -112,8 +117,8 @@ def walk(data: Bytes, *, start: int, stop: int, count: int, gap: int = 0) -> Wal
     """Table of u32 length + bytes, each followed by `gap` bytes, from `start`; none reaches beyond `stop`."""
     module = native()
     if module is not None:
-        starts, stops, end, _ = module.walk_table(data, start, stop, min(count, 2**63), gap)
-        return Walk(Table(data, starts, stops), end)
+        starts, stops, end, invalid, empty = module.walk_table(data, start, stop, min(count, 2**63), gap)
+        return Walk(Table(data, starts, stops), end, invalid, empty)
     found: list[tuple[int, int]] = []
     at = start
     view = data.data
@@ -123,7 +128,8 @@ def walk(data: Bytes, *, start: int, stop: int, count: int, gap: int = 0) -> Wal
             break
         found.append((at + 4, at + 4 + length))
         at += 4 + length + gap
-    return Walk(_table(data, found), at)
+    table = _table(data, found)
+    return Walk(table, at, not all(map(_is_utf8, table)), bool((table.starts == table.stops).any()))
 
 
 def scan(data: Bytes, *, start: int, stop: int, count: int, delimiter: int, gap: int, newlines: bool) -> Walk:
@@ -218,7 +224,7 @@ class DictIndex:
                 return -1
         return self._rows.get(word, -1)
 
-    def find_many(self, words: list[str]) -> Longs:
+    def find_many(self, words: list[str], threads: int = 1) -> Longs:
         return np.fromiter((self.find(word) for word in words), np.int64, len(words))
 
     def find_table(self, data: Bytes, starts: Longs, stops: Longs) -> Longs:
@@ -296,7 +302,7 @@ def parse_rows(data: Bytes, *, stop: int, numbers: Longs, out: Floats) -> int:
         for i in range(dim):
             value = _parse_float(fields[i]) if i < len(fields) else None
             if value is None:
-                return row * dim + i
+                return int(row * dim + i)
             out[row, i] = value
     return -1
 

@@ -165,9 +165,7 @@ def sum_rows(
     begin = None if own is None else np.ascontiguousarray(own, np.int64)
     module = native()
     if module is not None:
-        module.sum_rows(
-            matrix, rows.indices, rows.splits, begin, mean, normalize, sums, norms, default_threads()
-        )
+        module.sum_rows(matrix, rows.indices, rows.splits, begin, mean, normalize, sums, norms, default_threads())
         return sums, norms
     for word in range(count):
         index = rows[word]

@@ -24,6 +24,7 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError, InputError, LossyConversion
 from polyvec.core.files import Source
 from polyvec.core.format import Format, Progress
+from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import sidecar_paths
 from polyvec.core.sinks import Sink, refuse_inputs
 from polyvec.core.strict_json import parse_json
@@ -152,6 +153,7 @@ def _shifted(progress: Progress | None, done: int, total: int) -> Progress | Non
 def _join(paths: Sequence[Path], like: Collection) -> Iterator[Collection]:
     """The parts as one collection, with the columns called and chosen as in the source."""
     opened: list[Collection] = []
+    permit_files(len(paths) * (1 + len(sidecar_paths(paths[0]))))
     try:
         for path in paths:
             opened.append(formats.open(path))

@@ -39,7 +39,8 @@ from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Write
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
 from polyvec.core.vocab import Vocab
-from polyvec.formats.finalfusion.chunks import MAGIC, File, Matrix, read_file
+from polyvec.formats.finalfusion.chunks import read_file
+from polyvec.formats.finalfusion.structure import MAGIC, File, Matrix
 from polyvec.formats.finalfusion.writer import Kept, storage_codec, write_file
 
 KEPT_BYTES = 64 << 20  # unknown chunks that together are larger are not carried through a rewrite
@@ -69,7 +70,7 @@ class Finalfusion(Format):
         return [Match(Confidence.SUFFIX, "suffix .fifu; the magic is missing")] if suffix == ".fifu" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        file = read_file(source, lossy=bool(own.get("lossy", False)))
+        file = read_file(source, lossy=bool(own.get("lossy", lenient)))
         assert file.words is not None and file.matrix is not None
         words, matrix = len(file.words.strings), file.matrix
         columns: dict[str, Column] = {"vectors": _column("vectors", source, matrix, 0, words)}
@@ -130,10 +131,11 @@ def _column(name: str, source: Source, matrix: Matrix, start: int, stop: int) ->
     """Rows start to stop of the matrix as a column."""
     rows = stop - start
     codec: Codec = Raw(matrix.dtype)
-    width, others = matrix.dim * matrix.dtype.itemsize, ()
+    width = matrix.dim * matrix.dtype.itemsize
+    others: tuple[Part, ...] = ()
     if matrix.quantized:
-        codec = _product(source, matrix)
         width = matrix.parts
+        codec = _product(source, matrix, matrix.data + start * width)
         if matrix.norms is not None:
             others = (Part("norms", matrix.norms + 4 * start),)
     extent = Extent(0, rows, matrix.data + start * width, rows * width, codec, others=others)
@@ -141,14 +143,14 @@ def _column(name: str, source: Source, matrix: Matrix, start: int, stop: int) ->
                       encoding="pq" if matrix.quantized else "raw")  # fmt: skip
 
 
-def _product(source: Source, matrix: Matrix) -> Product:
+def _product(source: Source, matrix: Matrix, origin: int) -> Product:
     books = np.empty((matrix.parts, matrix.centroids, matrix.dim // matrix.parts), "<f4")
     source.read_into(matrix.books, books)
     projection = None
     if matrix.projection is not None:
         projection = np.empty((matrix.dim, matrix.dim), "<f4")
         source.read_into(matrix.projection, projection)
-    return Product(books, projection, matrix.norms is not None)
+    return Product(books, projection, matrix.norms is not None, origin)
 
 
 def _plain(value: Any) -> Any:
@@ -163,8 +165,8 @@ def _plain(value: Any) -> Any:
 
 
 def _kept(source: Source, file: File, collection: Collection) -> Kept:
-    chunks, total = [], 0
-    known = 0
+    chunks: list[tuple[int, int, bytes]] = []
+    total = known = 0
     for chunk in file.chunks:
         if any(other.offset == chunk.offset for other in file.unknown):
             total += chunk.stop - chunk.start

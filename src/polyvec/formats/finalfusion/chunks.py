@@ -8,99 +8,47 @@ from __future__ import annotations
 
 import struct
 import tomllib
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
 from polyvec.core.files import Source
-from polyvec.core.layout import Cursor, Record, Span
-from polyvec.core.subwords import MAX_N, BucketIndexer, ExplicitIndexer, FastTextIndexer, FloretIndexer, Subwords
-from polyvec.core.vocab import Strings
-from polyvec.kernels import strings as tables
-
-MAGIC = b"FiFu"
-HEADER = Record("header", magic=4, version="u4", n_chunks="u4")
-CHUNK = Record("chunk", id="u4", len="u8")
-
-SIMPLE, NDARRAY, BUCKET, QUANTIZED, METADATA, NORMS, FASTTEXT, EXPLICIT, FLORET = range(1, 10)
-DOCUMENT_SIMPLE, DOCUMENT_STORAGE = 0, 1
-NAMES = {
-    SIMPLE: "SimpleVocab", NDARRAY: "NdArray", BUCKET: "BucketSubwordVocab", QUANTIZED: "QuantizedArray",
-    METADATA: "Metadata", NORMS: "NdNorms", FASTTEXT: "FastTextSubwordVocab", EXPLICIT: "ExplicitSubwordVocab",
-    FLORET: "FloretSubwordVocab",
-}  # fmt: skip
-VOCABS = {SIMPLE, BUCKET, FASTTEXT, EXPLICIT, FLORET}
-
-# The document's element types; 8 and 9, i128 and u128, have no NumPy type.
-TYPES = {0: "|i1", 1: "|u1", 2: "<i2", 3: "<u2", 4: "<i4", 5: "<u4", 6: "<i8", 7: "<u8", 10: "<f4", 11: "<f8"}
-CODES = {np.dtype(code): number for number, code in TYPES.items()}
-
-DENSE = Record("matrix", rows="u8", cols="u4", type="u4")
-PRODUCT = Record("quantized", projection="u4", norms="u4", quantized_len="u4", reconstructed_len="u4",
-                 n_centroids="u4", rows="u8", quantized_type="u4", reconstructed_type="u4")  # fmt: skip
-NDNORMS = Record("norms", n="u8", type="u4")
-MAX_CHUNKS = 1 << 20  # a header of more is not one; its size is checked against the file besides
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Where a chunk lies: ``start`` is its first byte of data, ``stop`` the byte after its last."""
-
-    id: int
-    offset: int
-    start: int
-    stop: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A vocabulary chunk: its words as they lie in the file, and how subwords are indexed."""
-
-    strings: Strings
-    subwords: Subwords | None
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """A storage chunk: ``data`` is where the rows (or codes) begin."""
-
-    rows: int
-    dim: int
-    dtype: np.dtype[Any]
-    data: int
-    quantized: bool = False
-    parts: int = 0
-    centroids: int = 0
-    projection: int | None = None  # offsets of what a quantised matrix also has
-    books: int = 0
-    norms: int | None = None
-
-
-@dataclass(slots=True)
-class File:
-    """A whole file, as its chunks say."""
-
-    dialect: str = "reference"
-    chunks: list[Chunk] = field(default_factory=list)
-    unknown: list[Chunk] = field(default_factory=list)
-    toml: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
-    words: Words | None = None
-    matrix: Matrix | None = None
-    norms: int | None = None  # the offset of the word norms
-    spans: list[Span] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+from polyvec.core.layout import Cursor, Span
+from polyvec.formats.finalfusion.structure import (
+    BUCKET,
+    CHUNK,
+    DENSE,
+    DOCUMENT_SIMPLE,
+    DOCUMENT_STORAGE,
+    HEADER,
+    MAGIC,
+    MAX_CHUNKS,
+    METADATA,
+    NAMES,
+    NDARRAY,
+    NDNORMS,
+    NORMS,
+    PRODUCT,
+    QUANTIZED,
+    SIMPLE,
+    TYPES,
+    VOCABS,
+    Chunk,
+    File,
+    Matrix,
+    paddings,
+)  # fmt: skip
+from polyvec.formats.finalfusion.vocabs import read_words
 
 
 def read_file(source: Source, *, lossy: bool = False) -> File:
     """Walk the file. Raises a `FormatError` that names offset and field wherever it contradicts itself."""
     head = HEADER.read(source)
     if head["magic"] != MAGIC:
-        raise Corrupt("not a finalfusion file", offset=0, field="magic", expected=repr(MAGIC), found=repr(head["magic"]))
+        raise Corrupt(
+            "not a finalfusion file", offset=0, field="magic", expected=repr(MAGIC), found=repr(head["magic"])
+        )
     if head["version"] != 0:
         raise Unsupported("unknown finalfusion version", offset=4, field="version", expected=0, found=head["version"])
     count = head["n_chunks"]
@@ -115,12 +63,12 @@ def read_file(source: Source, *, lossy: bool = False) -> File:
     for number, expected in enumerate(ids):
         if expected == NORMS and number == count - 1 and cursor.left == 0:
             raise Truncated("the file ends before its norms", offset=cursor.offset, field="chunk")
-        _read_chunk(file, cursor, expected, lossy)
+        _read_chunk(file, source, cursor, expected, lossy)
     if file.words is None or file.matrix is None:
         missing = "vocabulary" if file.words is None else "matrix"
         raise Corrupt(f"the file has no {missing} chunk", offset=8, field="chunk_ids",
                       expected="a vocabulary, then a matrix", found=str(ids[:12]))  # fmt: skip
-    _read_unlisted_norms(file, cursor)
+    _read_unlisted_norms(file, source, cursor)
     if cursor.left:
         file.notes.append(f"{cursor.left} bytes after the last chunk, from byte {cursor.offset} on, are ignored")
         file.spans.append(Span(cursor.offset, cursor.left, "extra", "not part of the format"))
@@ -135,7 +83,7 @@ def _dialect(ids: list[int]) -> str:
     return "document" if marked else "reference"
 
 
-def _read_chunk(file: File, cursor: Cursor, expected: int, lossy: bool) -> None:
+def _read_chunk(file: File, source: Source, cursor: Cursor, expected: int, lossy: bool) -> None:
     offset = cursor.offset
     head = cursor.read(CHUNK)
     if head["id"] != expected:
@@ -147,20 +95,20 @@ def _read_chunk(file: File, cursor: Cursor, expected: int, lossy: bool) -> None:
     if length > cursor.left:
         raise Truncated(f"the file ends inside {name}", offset=offset + 4, field="chunk.len",
                         expected=f"{length} bytes", found=f"{cursor.left} bytes")  # fmt: skip
-    file.spans += CHUNK.spans(offset, head)[:1] + [Span(offset + 4, 8, "chunk.len", f"{length}: {name}")]
+    file.spans += [*CHUNK.spans(offset, head)[:1], Span(offset + 4, 8, "chunk.len", f"{length}: {name}")]
     stop = start + length
     if kind == METADATA:
         _order(file, file.words is None and file.toml is None, offset, name)
         _read_metadata(file, cursor, length)
     elif kind in VOCABS:
         _order(file, file.words is None, offset, name)
-        stop = _read_words(file, cursor.source, kind, start, stop, lossy)
+        stop = read_words(file, source, kind, start, stop, lossy)
     elif kind in (NDARRAY, QUANTIZED):
         _order(file, file.words is not None and file.matrix is None, offset, name)
-        file.matrix = _read_matrix(file, cursor.source, kind, start, stop)
+        file.matrix = _read_matrix(file, source, kind, start, stop)
     elif kind == NORMS:
         _order(file, file.matrix is not None and file.norms is None, offset, name)
-        _read_norms(file, cursor.source, start, stop)
+        _read_norms(file, source, start, stop)
     else:
         file.unknown.append(Chunk(expected, offset, start, stop, name))
         file.notes.append(f"chunk {expected} at byte {offset} ({length} bytes) is not known; it is kept, not read")
@@ -199,164 +147,7 @@ def _read_metadata(file: File, cursor: Cursor, length: int) -> None:
     file.spans.append(Span(start, length, "metadata", f"{len(file.metadata)} keys"))
 
 
-# -- vocabularies
-
-
-def _read_words(file: File, source: Source, kind: int, start: int, stop: int, lossy: bool) -> int:
-    """The vocabulary in [start, stop); returns where it really ends, which an explicit one's length misses."""
-    if kind == FLORET:
-        return _read_floret(file, source, start, stop)
-    if kind == EXPLICIT:
-        return _read_explicit(file, source, start, stop, lossy)
-    orders = [False, True] if file.dialect == "reference" else [True, False]
-    problem: FormatError | None = None
-    for parameters_first in orders if kind == BUCKET else [False]:
-        try:
-            words, end = _read_listed(file, source, kind, start, stop, lossy, parameters_first)
-        except FormatError as error:
-            problem = problem or error
-            continue
-        file.words = words
-        return end
-    assert problem is not None
-    raise problem
-
-
-def _read_listed(
-    file: File, source: Source, kind: int, start: int, stop: int, lossy: bool, parameters_first: bool
-) -> tuple[Words, int]:
-    cursor = Cursor(source, start, stop)
-    last = "bucket_exp" if kind == BUCKET else "buckets"
-    values: dict[str, int] = {}
-    for name, type in _fields(kind, parameters_first, last):
-        values[name] = cursor.number(type, f"vocab.{name}")
-    subwords: Subwords | None = None
-    if kind != SIMPLE:
-        ngrams = _check_ngrams(values["min_n"], values["max_n"], start)
-        if kind == BUCKET:
-            if values[last] > 62:
-                raise Corrupt("more buckets than a file can hold", offset=start, field="vocab.bucket_exp",
-                              expected="at most 62", found=values[last])  # fmt: skip
-            subwords = BucketIndexer(*ngrams, values[last])
-        else:
-            subwords = FastTextIndexer(*ngrams, values[last])
-    spans = [Span(start, cursor.offset - start, "vocab.fields", ", ".join(f"{k} {v}" for k, v in values.items()))]
-    strings, end = walk_words(source, cursor.offset, stop, values["n"], 0, lossy)
-    if end != stop:
-        raise Corrupt("the vocabulary's length does not fit its words", offset=start, field="chunk.len",
-                      expected=f"{end - start} bytes", found=f"{stop - start} bytes")  # fmt: skip
-    spans.append(Span(cursor.offset, end - cursor.offset, "vocab.words", f"{len(strings)} strings"))
-    file.spans += spans
-    return Words(strings, subwords), end
-
-
-def _fields(kind: int, parameters_first: bool, last: str) -> list[tuple[str, str]]:
-    count = [("n", "u8")]
-    if kind == SIMPLE:
-        return count
-    parameters = [("min_n", "u4"), ("max_n", "u4"), (last, "u4")]
-    return parameters + count if parameters_first else count + parameters
-
-
-def _check_ngrams(min_n: int, max_n: int, offset: int) -> tuple[int, int]:
-    if not 1 <= min_n <= max_n <= MAX_N:
-        raise Corrupt("the n-gram lengths are not a range", offset=offset, field="vocab.min_n, vocab.max_n",
-                      expected=f"1 <= min_n <= max_n <= {MAX_N}", found=f"{min_n}, {max_n}")  # fmt: skip
-    return min_n, max_n
-
-
-def walk_words(
-    source: Source, start: int, stop: int, count: int, gap: int, lossy: bool, what: str = "word"
-) -> tuple[Strings, int]:
-    """``count`` strings from ``start``, each followed by ``gap`` bytes: checked to exist, be UTF-8 and not be empty."""
-    if count > max(0, stop - start) // (4 + gap):
-        raise Truncated(f"the chunk is too short for its {what}s", offset=start, field=f"vocab.{what}s",
-                        expected=f"{count} strings", found=f"{max(0, stop - start)} bytes")  # fmt: skip
-    walk = tables.walk(source.view(0, stop), start=start, stop=stop, count=count, gap=gap)
-    table = walk.strings
-    if len(table) < count:
-        raise Truncated(f"{what} {len(table)} of {count} does not fit the chunk", offset=walk.end,
-                        field=f"{what} {len(table)}", found=f"{stop - walk.end} bytes")  # fmt: skip
-    bad = tables.find_invalid(table)
-    if len(bad) and not lossy:
-        row = int(bad[0])
-        raise Corrupt(f"a {what} is not valid UTF-8", offset=int(table.starts[row]), field=f"{what} {row}",
-                      expected="UTF-8", found=repr(table[row][:40]),
-                      remedy="open with lossy=True to replace it")  # fmt: skip
-    if len(bad):
-        table = tables.replace_invalid(table, bad)
-    empty = np.flatnonzero(table.starts == table.stops)
-    if len(empty) and not lossy:
-        row = int(empty[0])
-        raise Corrupt(f"a {what} is empty", offset=int(table.starts[row]) - 4, field=f"{what} {row}",
-                      expected="at least one byte", found=0, remedy="open with lossy=True to keep it")  # fmt: skip
-    return Strings.from_table(table, label=source.label), walk.end
-
-
-def _read_explicit(file: File, source: Source, start: int, stop: int, lossy: bool) -> int:
-    """Words, then n-grams with their rows. Some writers leave the rows out of the length, so it is not trusted."""
-    cursor = Cursor(source, start)
-    n_words, n_ngrams = cursor.number("u8", "vocab.n_words"), cursor.number("u8", "vocab.n_ngrams")
-    min_n, max_n = cursor.number("u4", "vocab.min_n"), cursor.number("u4", "vocab.max_n")
-    _check_ngrams(min_n, max_n, start + 16)
-    strings, end = walk_words(source, cursor.offset, source.size, n_words, 0, lossy)
-    ngrams, last = walk_words(source, end, source.size, n_ngrams, 8, False, "ngram")
-    if last not in (stop, stop + 8 * n_ngrams):
-        raise Corrupt("the vocabulary's length does not fit its words", offset=start - 8, field="chunk.len",
-                      expected=f"{last - start} bytes", found=f"{stop - start} bytes")  # fmt: skip
-    if last != stop:
-        file.notes.append(f"the explicit vocabulary's length is {last - stop} bytes short, as some writers leave it")
-    data = source.view(0, last)
-    rows = np.zeros((n_ngrams, 8), np.uint8)
-    if n_ngrams:
-        rows[:] = data[ngrams.stops[:, None] + np.arange(8)]
-    targets, note = _renumber(rows.view("<u8").reshape(-1), source, ngrams)
-    if note:
-        file.notes.append(note)
-    file.words = Words(strings, ExplicitIndexer(min_n, max_n, ngrams, targets))
-    file.spans += [
-        Span(start, 24, "vocab.fields", f"n_words {n_words}, n_ngrams {n_ngrams}, min_n {min_n}, max_n {max_n}"),
-        Span(start + 24, end - start - 24, "vocab.words", f"{n_words} strings"),
-        Span(end, last - end, "vocab.ngrams", f"{n_ngrams} strings, each with a row"),
-    ]
-    return last
-
-
-def _renumber(rows: NDArray[np.uint64], source: Source, ngrams: Strings) -> tuple[NDArray[np.int64], str]:
-    """The rows as they are where they cover 0 to the largest; else by first appearance, as the Rust reader does."""
-    distinct, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
-    if not len(rows) or int(distinct[-1]) == len(distinct) - 1:
-        return rows.astype(np.int64), ""
-    order = np.argsort(np.argsort(first))
-    return order[inverse].astype(np.int64), "explicit n-gram rows have gaps and are numbered by first appearance"
-
-
-def _read_floret(file: File, source: Source, start: int, stop: int) -> int:
-    cursor = Cursor(source, start, stop)
-    min_n, max_n = cursor.number("u4", "vocab.min_n"), cursor.number("u4", "vocab.max_n")
-    buckets = cursor.number("u8", "vocab.buckets")
-    hashes, seed = cursor.number("u4", "vocab.n_hashes"), cursor.number("u4", "vocab.seed")
-    _check_ngrams(min_n, max_n, start)
-    if not 1 <= hashes <= 4:
-        raise Corrupt("floret has 1 to 4 hashes", offset=start + 16, field="vocab.n_hashes", expected="1 to 4", found=hashes)
-    if not 1 <= buckets < 1 << 62:
-        raise Corrupt("floret needs buckets", offset=start + 8, field="vocab.buckets", expected="1 or more", found=buckets)
-    brackets = [cursor.text(cursor.number("u4", f"vocab.{name}"), f"vocab.{name}") for name in ("bow", "eow")]
-    if cursor.left:
-        raise Corrupt("the vocabulary's length does not fit it", offset=start, field="chunk.len",
-                      expected=f"{cursor.offset - start} bytes", found=f"{stop - start} bytes")  # fmt: skip
-    file.words = Words(Strings.from_words([], label=source.label),
-                       FloretIndexer(min_n, max_n, buckets, hashes, seed, *brackets))  # fmt: skip
-    file.spans.append(Span(start, stop - start, "vocab.fields", f"floret, {buckets} buckets, {hashes} hashes"))
-    return stop
-
-
 # -- matrices
-
-
-def paddings(offset: int, width: int) -> tuple[int, int]:
-    """How many zero bytes stand before data: in the reference (1 to 4, never 0) and in the document (0 to width - 1)."""
-    return 4 - offset % 4, -offset % width
 
 
 def _read_matrix(file: File, source: Source, kind: int, start: int, stop: int) -> Matrix:
@@ -471,16 +262,16 @@ def _read_norms(file: File, source: Source, start: int, stop: int) -> None:
     file.spans += [Span(cursor.offset, pad, "norms.padding"), Span(file.norms, 4 * values["n"], "norms.data")]
 
 
-def _read_unlisted_norms(file: File, cursor: Cursor) -> None:
+def _read_unlisted_norms(file: File, source: Source, cursor: Cursor) -> None:
     """Old files carry norms that the header does not list."""
     if file.norms is not None or cursor.left < CHUNK.size:
         return
-    head = CHUNK.read(cursor.source, cursor.offset)
+    head = CHUNK.read(source, cursor.offset)
     if head["id"] != NORMS or head["len"] > cursor.left - CHUNK.size:
         return
     file.notes.append("the norms are not listed in the header, as in files of old writers")
     start = cursor.offset + CHUNK.size
-    _read_norms(file, cursor.source, start, start + head["len"])
+    _read_norms(file, source, start, start + head["len"])
     file.spans += CHUNK.spans(cursor.offset, head)
     cursor.offset = start + head["len"]
 

@@ -20,9 +20,9 @@ from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.format import WriteOptions
 from polyvec.core.sinks import Sink
 from polyvec.core.subwords import BucketIndexer, ExplicitIndexer, FastTextIndexer, FloretIndexer, Subwords
-from polyvec.core.vocab import Strings, Vocab
 from polyvec.core.views import TakeColumn
-from polyvec.formats.finalfusion import chunks as c
+from polyvec.core.vocab import Strings, Vocab
+from polyvec.formats.finalfusion import structure as c
 from polyvec.formats.finalfusion.toml import dump_toml
 from polyvec.formats.words import words_of
 from polyvec.kernels import strings as tables
@@ -66,7 +66,9 @@ def write_file(collection: Collection, sink: Sink, options: WriteOptions, kept: 
     for place, chunk, data in reversed(kept.chunks):
         pieces.insert(min(place, len(pieces)), (chunk, lambda chunk=chunk, data=data: _chunk(sink, chunk, data)))
     ids = [chunk for chunk, _ in pieces]
-    sink.write(c.HEADER.pack({"magic": c.MAGIC, "version": 0, "n_chunks": len(ids)}) + struct.pack(f"<{len(ids)}I", *ids))
+    sink.write(
+        c.HEADER.pack({"magic": c.MAGIC, "version": 0, "n_chunks": len(ids)}) + struct.pack(f"<{len(ids)}I", *ids)
+    )
     for _, write in pieces:
         write()
 
@@ -81,7 +83,9 @@ def check_columns(collection: Collection) -> None:
     rows = 0 if subwords is None else subwords.rows
     indexer = collection.vocab.subwords if collection.vocab is not None else None
     if subwords is not None and (indexer is None or indexer.rows != rows):
-        raise InputError(f"there are {rows} subword rows, and the vocabulary indexes {indexer.rows if indexer else 'none'}")
+        raise InputError(
+            f"there are {rows} subword rows, and the vocabulary indexes {indexer.rows if indexer else 'none'}"
+        )
     if len(collection.vectors.shape) != 2:
         raise InputError(f"finalfusion holds rows of numbers, not a column of shape {collection.vectors.shape}")
     norms = collection.columns.get("norms")
@@ -122,7 +126,7 @@ def storage_codec(collection: Collection, options: WriteOptions) -> Raw | Produc
     if asked == "pq":
         return train(sample_rows(collection), **_training(options.own))
     dtype = column.dtype
-    if dtype.kind == "f" and dtype.itemsize < 4 or dtype.kind == "V":
+    if (dtype.kind == "f" and dtype.itemsize < 4) or dtype.kind == "V":
         dtype = np.dtype("<f4")  # exact, and what every reader takes
     asked_type = options.own.get("type")
     if asked_type is not None:
@@ -149,7 +153,9 @@ def sample_rows(collection: Collection, rows: int = TRAIN_ROWS) -> np.ndarray[An
     found = []
     for column in columns:
         count = min(column.rows, max(1, rows * column.rows // max(1, total)))
-        picked = np.unique(np.linspace(0, column.rows - 1, count).astype(np.int64)) if column.rows else np.empty(0, np.int64)
+        picked = (
+            np.unique(np.linspace(0, column.rows - 1, count).astype(np.int64)) if column.rows else np.empty(0, np.int64)
+        )
         found.append(column.take(picked).astype(np.float32))
     return np.concatenate(found)
 

@@ -396,6 +396,10 @@ function setUpTheme() {
 
 function setUpKeys() {
   byId("help").addEventListener("click", () => byId("keys").showModal());
+  document.querySelector(".skip")?.addEventListener("click", (e) => {
+    e.preventDefault(); // the address holds the state, not a place in the page
+    byId("results").focus();
+  });
   document.addEventListener("keydown", (e) => {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.ctrlKey || e.metaKey || e.altKey || byId("keys").open) return;

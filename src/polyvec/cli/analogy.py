@@ -1,0 +1,57 @@
+"""polyvec analogy: a is to b as c is to what?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="Word embeddings of any word format.")],
+    words: Annotated[list[str] | None, typer.Argument(help="a b c; none or - reads three words a line.")] = None,
+    k: Annotated[int, typer.Option("--k", "-k", help="How many words to find.")] = 10,
+    include: Annotated[
+        list[str] | None,
+        typer.Option("--include", help="a, b or c: this query word may be an answer; may be repeated."),
+    ] = None,
+    metric: Annotated[str, typer.Option("--metric", "-m", help="cosine or angular.")] = "cosine",
+    format: Annotated[str | None, typer.Option("--format", help="Read the file as this format.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find the words d for which a is to b as c is to d: nearest to b - a + c.
+
+    Example:
+
+        $ polyvec analogy words.fifu Berlin Tübingen Zürich --k 3
+    """
+    from polyvec.cli.similar import given_words, print_hits, require
+    from polyvec.cli.terminal import print_json
+    from polyvec.core.errors import InputError
+    from polyvec.finalfusion import load
+
+    from_arguments = bool(words) and words != ["-"]
+    triples = [list(words or [])] if from_arguments else [line.split() for line in given_words(words)]
+    for triple in triples:
+        if len(triple) != 3:
+            raise InputError(f"an analogy has three words, not {len(triple)}: {' '.join(triple)}")
+    letters = set(include or [])
+    if not letters <= {"a", "b", "c"}:
+        raise InputError(f"--include takes a, b or c, not {', '.join(sorted(letters - {'a', 'b', 'c'}))}")
+    with load(file, format=format, duplicates="first") as model:
+        found = []
+        for triple in triples:
+            for word in triple:
+                require(model, word)
+            a, b, c = triple
+            kept = {word for letter, word in zip("abc", triple) if letter in letters}
+            found.append(model.analogy(a, b, c, k, include=kept, metric=metric))
+        if json:
+            return print_json(
+                [{"query": t, "hits": [hit._asdict() for hit in hits]} for t, hits in zip(triples, found)]
+            )
+        for triple, hits in zip(triples, found):
+            if len(triples) > 1:
+                print(f"{' '.join(triple)}:")
+            print_hits(hits)
+    return None

@@ -1,0 +1,75 @@
+"""polyvec similar: the words nearest to a word."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="Word embeddings of any word format: .fifu, .bin, .txt, .vec, .floret.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(help="Words; - or none reads one a line from standard input.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", "-k", help="How many words to find.")] = 10,
+    metric: Annotated[str, typer.Option("--metric", "-m", help="cosine or angular.")] = "cosine",
+    format: Annotated[str | None, typer.Option("--format", help="Read the file as this format.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find the words most similar to each word; unknown words are looked up through their subwords.
+
+    Examples:
+
+        $ polyvec similar words.fifu Berlin --k 3
+
+        $ polyvec similar words.fifu Berlin Zürich --json
+    """
+    from polyvec.cli.terminal import print_json
+    from polyvec.finalfusion import load
+
+    asked = given_words(words)
+    with load(file, format=format, duplicates="first") as model:
+        for word in asked:
+            require(model, word)
+        found = model.similar_many(asked, k, metric=metric)
+        if json:
+            return print_json(
+                [{"query": word, "hits": [hit._asdict() for hit in hits]} for word, hits in zip(asked, found)]
+            )
+        for word, hits in zip(asked, found):
+            if len(asked) > 1:
+                print(f"{word}:")
+            print_hits(hits)
+    return None
+
+
+def given_words(words: list[str] | None) -> list[str]:
+    """Words from the arguments, or one a line from standard input."""
+    import sys
+
+    from polyvec.core.errors import InputError
+
+    if words and words != ["-"]:
+        return words
+    read = [line.strip() for line in sys.stdin.buffer.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    if not read:
+        raise InputError("no words were given, and standard input has none")
+    return read
+
+
+def require(model: Any, word: str) -> None:
+    """`UnknownWord` with near spellings where a word has no vector."""
+    from polyvec.core.errors import UnknownWord
+
+    try:
+        model.embedding(word)
+    except UnknownWord as error:
+        near = model.vocab.near(word)
+        raise UnknownWord(f"{error}; near spellings: {', '.join(near)}" if near else str(error)) from None
+
+
+def print_hits(hits: list[Any]) -> None:
+    """Words and scores in two columns."""
+    for hit in hits:
+        print(f"{hit.similarity:.6f}  {hit.word}")

@@ -1,0 +1,208 @@
+"""polyvec words: what one does with word embeddings beyond converting them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from polyvec.cli import receipts as shared
+
+app = typer.Typer(
+    help="Choose, inspect, test, quantise and reconstruct word embeddings.", rich_markup_mode=None, no_args_is_help=True
+)
+Source = Annotated[str, typer.Argument(help="Word embeddings of any word format.")]
+Target = Annotated[str, typer.Argument(help="The output; its suffix names the format.")]
+
+
+@app.command()
+def select(
+    source: Source,
+    target: Target,
+    words: Annotated[
+        str, typer.Option("--words", "-w", help="A file with one word a line; - is standard input.")
+    ] = "-",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail where a word has no vector, instead of leaving it out.")
+    ] = False,
+    force: shared.Force = False,
+    json: shared.Json = False,
+) -> None:
+    """Keep the words of a list, in its order; unknown words get the vectors of their subwords.
+
+    Example:
+
+        $ polyvec words select words.fifu few.fifu --words list.txt
+    """
+    from polyvec import formats
+    from polyvec.cli.terminal import note
+    from polyvec.core.errors import UnknownWord
+    from polyvec.verbs.convert import gather, write_collection
+    from polyvec.verbs.words import select as choose
+
+    asked = _lines(words)
+    with formats.open(source) as collection:
+        chosen, missing = choose(collection, asked)
+        if missing and strict:
+            assert collection.vocab is not None
+            near = collection.vocab.near(missing[0])
+            hint = f"; near spellings: {', '.join(near)}" if near else ""
+            raise UnknownWord(f"{missing[0]!r} is not in the vocabulary, and {len(missing) - 1} more are not{hint}")
+        receipt = write_collection(target, chosen, gather({"overwrite": force}), inputs=[source])
+    if missing:
+        shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        note(f"{len(missing)} words have no vector and are left out: {shown}")
+    shared.print_receipt(receipt, json=json)
+
+
+@app.command()
+def metadata(
+    source: Source,
+    target: Annotated[str | None, typer.Argument(help="With --set: the output.")] = None,
+    toml: Annotated[
+        str | None, typer.Option("--set", help="A TOML file to store as the metadata; - is standard input.")
+    ] = None,
+    force: shared.Force = False,
+    json: shared.Json = False,
+) -> None:
+    """Print a file's metadata as TOML, or write the file again with other metadata.
+
+    Example:
+
+        $ polyvec words metadata words.fifu
+    """
+    import tomllib
+
+    from polyvec import formats
+    from polyvec.cli.terminal import print_json
+    from polyvec.core.errors import InputError
+    from polyvec.formats.finalfusion.toml import dump_toml
+    from polyvec.verbs.convert import gather, write_collection
+
+    with formats.open(source) as collection:
+        if toml is None:
+            print_json(collection.metadata) if json else print(dump_toml(collection.metadata), end="")
+            return
+        if target is None:
+            raise InputError("--set needs an output; name one after the input")
+        try:
+            collection.metadata = tomllib.loads("\n".join(_lines(toml, blank=True)))
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{toml}: not TOML: {error}") from None
+        shared.print_receipt(
+            write_collection(target, collection, gather({"overwrite": force}), inputs=[source]), json=json
+        )
+
+
+@app.command()
+def accuracy(
+    source: Source,
+    questions: Annotated[
+        str, typer.Argument(help="Lines 'a b c d' under lines ': section'; - is standard input.")
+    ] = "-",
+    format: Annotated[str | None, typer.Option("--format", help="Read the file as this format.")] = None,
+    json: shared.Json = False,
+) -> None:
+    """Answer analogy questions and count the right answers, section by section.
+
+    Example:
+
+        $ polyvec words accuracy words.fifu questions.txt
+    """
+    from polyvec.cli.terminal import print_json, table
+    from polyvec.finalfusion import Section, load
+    from polyvec.finalfusion import accuracy as answer
+
+    with load(source, format=format, duplicates="first") as model:
+        sections = answer(model, _lines(questions))
+    total = Section(
+        "total", sum(s.asked for s in sections), sum(s.skipped for s in sections), sum(s.correct for s in sections)
+    )
+    if json:
+        return print_json({"sections": [_section(s) for s in sections], "total": _section(total)})
+    rows = [(s.name or "-", s.asked, s.skipped, s.correct, f"{100 * s.accuracy:.2f}%") for s in (*sections, total)]
+    print(table(("section", "asked", "skipped", "right", "accuracy"), rows, right=(1, 2, 3, 4)))
+    return None
+
+
+@app.command("bucket-to-explicit")
+def bucket_to_explicit(source: Source, target: Target, force: shared.Force = False, json: shared.Json = False) -> None:
+    """Spell out the n-grams of the words, and leave behind the buckets that no word uses.
+
+    Example:
+
+        $ polyvec words bucket-to-explicit buckets.fifu explicit.fifu
+    """
+    from polyvec import formats
+    from polyvec.verbs.convert import gather, write_collection
+    from polyvec.verbs.words import bucket_to_explicit as make_explicit
+
+    with formats.open(source) as collection:
+        explicit = make_explicit(collection)
+        shared.print_receipt(
+            write_collection(target, explicit, gather({"overwrite": force}), inputs=[source]), json=json
+        )
+
+
+@app.command()
+def quantize(
+    source: Source,
+    target: Target,
+    quantizer: Annotated[
+        str, typer.Option("--quantizer", "-q", help="pq, or opq, which also learns a rotation.")
+    ] = "pq",
+    parts: Annotated[
+        int | None, typer.Option("--parts", "-s", help="Bytes a row; half the dimension by default.")
+    ] = None,
+    bits: Annotated[int, typer.Option("--bits", "-b", help="Bits of a code: 1 to 8.")] = 8,
+    iterations: Annotated[int, typer.Option("--iterations", "-n", help="Rounds of training.")] = 25,
+    seed: Annotated[int, typer.Option("--seed", help="The trainer's seed.")] = 42,
+    norms: Annotated[bool, typer.Option(help="Keep the rows' lengths apart.")] = True,
+    force: shared.Force = False,
+    json: shared.Json = False,
+) -> None:
+    """Quantise word embeddings to product codes, and report the loss: mean and worst cosine, recall of ten neighbours.
+
+    Example:
+
+        $ polyvec words quantize words.fifu small.fifu --parts 5 --bits 3
+    """
+    from polyvec.cli.terminal import print_json, progress
+    from polyvec.verbs.words import quantize as shrink
+
+    receipt, loss = shrink(source, target, quantizer=quantizer, parts=parts, bits=bits, iterations=iterations,
+                           seed=seed, norms=norms, overwrite=force, progress=progress(json))  # fmt: skip
+    if json:
+        return print_json({**receipt.to_dict(), "quantization": loss.to_dict()})
+    shared.print_receipt(receipt, json=False)
+    print(f"  cosine: mean {loss.mean_cosine:.6f}, worst {loss.worst_cosine:.6f} ({loss.rows:,} rows); "
+          f"recall@10 {loss.recall_at_10:.3f} ({loss.queries} words)")  # fmt: skip
+    return None
+
+
+@app.command()
+def reconstruct(source: Source, target: Target, force: shared.Force = False, json: shared.Json = False) -> None:
+    """Decode a quantised file's rows back into floats.
+
+    Example:
+
+        $ polyvec words reconstruct quantized.fifu floats.fifu
+    """
+    from polyvec.cli.terminal import progress
+    from polyvec.verbs.words import reconstruct as decode
+
+    shared.print_receipt(decode(source, target, overwrite=force, progress=progress(json)), json=json)
+
+
+def _lines(name: str, *, blank: bool = False) -> list[str]:
+    """The lines of a file or of standard input; without the blank ones unless asked for."""
+    import sys
+    from pathlib import Path
+
+    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    lines = data.decode("utf-8", "replace").splitlines()
+    return lines if blank else [line.strip() for line in lines if line.strip()]
+
+
+def _section(section: Any) -> dict[str, Any]:
+    return {**section._asdict(), "accuracy": section.accuracy}

@@ -1,0 +1,194 @@
+"""What one does with word embeddings: choose words, make buckets explicit, quantise and know the loss."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec import formats
+from polyvec.codecs.product import Product
+from polyvec.core.collection import Collection
+from polyvec.core.columns import ArrayColumn, Column, FileColumn
+from polyvec.core.errors import InputError
+from polyvec.core.subwords import BucketIndexer, ExplicitIndexer, FastTextIndexer
+from polyvec.core.views import TakeColumn
+from polyvec.core.vocab import Strings, Vocab
+from polyvec.kernels import strings as tables
+from polyvec.kernels.rows import RowSearch
+from polyvec.kernels.subwords import Rows, ngram_table, sum_rows
+from polyvec.neighbors.codes import CodeSearch
+from polyvec.verbs.convert import Receipt, convert
+
+WORDS_AT_ONCE = 1 << 16
+SAMPLE = 4096  # rows whose cosine is measured
+QUERIES = 100  # words whose ten neighbours are compared
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizationLoss:
+    """What quantising lost: cosines between rows before and after, and how many of ten neighbours stayed."""
+
+    rows: int
+    mean_cosine: float
+    worst_cosine: float
+    queries: int
+    recall_at_10: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def select(collection: Collection, words: Sequence[str]) -> tuple[Collection, list[str]]:
+    """The embeddings of chosen words, in their order, and the words that have none.
+
+    A word that is not in the vocabulary gets the vector that its subwords give. The result has no subwords.
+    """
+    if collection.vocab is None:
+        raise InputError("a file without words has none to select")
+    wanted = list(dict.fromkeys(words))
+    rows = collection.vocab.indices(wanted)
+    unknown = np.flatnonzero(rows < 0)
+    vectors, norms, found = vectors_from_subwords(collection, [wanted[i] for i in unknown])
+    has = rows >= 0
+    has[unknown] = found
+    result = np.empty((len(wanted), collection.dim), np.float32)
+    result[rows >= 0] = collection.vectors.take(rows[rows >= 0])
+    result[unknown] = vectors
+    columns: dict[str, Column] = {"vectors": ArrayColumn("vectors", result[has])}
+    if "norms" in collection.columns:
+        lengths = np.empty(len(wanted), np.float32)
+        lengths[rows >= 0] = collection["norms"].take(rows[rows >= 0])
+        lengths[unknown] = norms
+        columns["norms"] = ArrayColumn("norms", lengths[has])
+    kept = [word for word, there in zip(wanted, has) if there]
+    chosen = Collection(columns, vocab=Vocab(kept), metadata=collection.metadata, format=collection.format)
+    return chosen, [word for word, there in zip(wanted, has) if not there]
+
+
+def vectors_from_subwords(
+    collection: Collection, words: Sequence[str]
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
+    """Unit sums of words' subword rows, their lengths, and which words have any; only the rows needed are read."""
+    subwords = collection.vocab.subwords if collection.vocab is not None else None
+    if subwords is None or "subwords" not in collection.columns or not words:
+        count = len(words)
+        return np.zeros((count, collection.dim), np.float32), np.zeros(count, np.float32), np.zeros(count, bool)
+    rows = subwords.lookup(tables.pack(list(words)))
+    there = rows.indices >= 0
+    used, places = np.unique(rows.indices[there], return_inverse=True)
+    indices = np.full(len(there), -1, np.int64)
+    indices[there] = places.reshape(-1)
+    matrix = np.ascontiguousarray(collection["subwords"].take(used), np.float32)
+    vectors, norms = sum_rows(matrix, Rows(indices, rows.splits))
+    counted = np.concatenate([[0], np.cumsum(there)])
+    return vectors, norms, counted[rows.splits[1:]] > counted[rows.splits[:-1]]
+
+
+def bucket_to_explicit(collection: Collection) -> Collection:
+    """The same embeddings with the n-grams of their words spelled out; buckets that no word uses are left behind."""
+    indexer = collection.vocab.subwords if collection.vocab is not None else None
+    if not isinstance(indexer, (BucketIndexer, FastTextIndexer)) or "subwords" not in collection.columns:
+        kind = "no" if indexer is None else indexer.kind
+        raise InputError(f"only bucket and fastText subwords can be made explicit, and this file has {kind} subwords")
+    assert collection.vocab is not None
+    words = collection.vocab.words.table
+    pieces, targets = [], []
+    for start in range(0, len(words), WORDS_AT_ONCE):
+        piece = words.slice(start, start + WORDS_AT_ONCE)
+        found, _ = ngram_table(piece, min_n=indexer.min_n, max_n=indexer.max_n)
+        rows = indexer.lookup(piece).indices  # in the order of the n-grams
+        first = _firsts(found)
+        pieces.append(Strings.from_table(_packed(found.take(first))))
+        targets.append(rows[first])
+    ngrams = Strings.concat(pieces) if pieces else Strings.from_words([])
+    buckets = np.concatenate(targets) if targets else np.empty(0, np.int64)
+    first = _firsts(ngrams.table)
+    ngrams, buckets = ngrams.view(first), buckets[first]
+    distinct, appeared, inverse = np.unique(buckets, return_index=True, return_inverse=True)
+    order = np.argsort(appeared)
+    places = np.empty(len(distinct), np.int64)
+    places[order] = np.arange(len(distinct))
+    explicit = ExplicitIndexer(indexer.min_n, indexer.max_n, ngrams, places[inverse.reshape(-1)])
+    columns = {**collection.columns, "subwords": TakeColumn(collection["subwords"], distinct[order])}
+    return Collection(columns, main=collection.main, vocab=Vocab(collection.vocab.words, subwords=explicit),
+                      metadata=collection.metadata, format=collection.format, path=collection.path)  # fmt: skip
+
+
+def _firsts(table: tables.Table) -> NDArray[np.int64]:
+    """The rows of strings that no earlier row has."""
+    keep = np.ones(len(table), bool)
+    keep[tables.build_index(table).duplicates] = False
+    return np.flatnonzero(keep)
+
+
+def _packed(table: tables.Table) -> tables.Table:
+    """The strings over bytes of their own, so that the text they come from can go."""
+    stops = np.cumsum(table.stops - table.starts)
+    starts = np.concatenate([np.zeros(1, np.int64), stops[:-1]]) if len(stops) else stops
+    return tables.Table(tables.join(table), starts, stops)
+
+
+def quantize(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], *, quantizer: str = "pq", parts: int | None = None,
+    bits: int = 8, iterations: int = 25, seed: int = 42, norms: bool = True, **options: Any,
+) -> tuple[Receipt, QuantizationLoss]:  # fmt: skip
+    """Write a finalfusion file whose matrix is product codes, and measure what was lost.
+
+    ``parts`` bytes a row (half the dimension by default) of ``bits`` bits; ``quantizer="opq"`` also learns a rotation.
+    """
+    training: dict[str, Any] = {
+        "quantizer": quantizer,
+        "bits": bits,
+        "iterations": iterations,
+        "seed": seed,
+        "norms": norms,
+    }
+    if parts is not None:
+        training["parts"] = parts
+    receipt = convert(source, target, encoding="pq", format="finalfusion", **training, **options)
+    with formats.open(source) as before, formats.open(target, format="finalfusion") as after:
+        return receipt, measure_quantization(before, after)
+
+
+def reconstruct(source: str | os.PathLike[str], target: str | os.PathLike[str], **options: Any) -> Receipt:
+    """Write a quantised file with its rows decoded."""
+    return convert(source, target, encoding="raw", **options)
+
+
+def measure_quantization(before: Collection, after: Collection) -> QuantizationLoss:
+    """Cosines of up to 4096 rows, and the ten nearest words of up to 100, before and after."""
+    rows = np.unique(np.linspace(0, before.rows - 1, min(SAMPLE, before.rows)).astype(np.int64))
+    one = before.vectors.take(rows).astype(np.float64)
+    two = after.vectors.take(rows).astype(np.float64)
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
+    cosines = np.divide((one * two).sum(axis=1), lengths, out=np.ones(len(rows)), where=lengths > 0)
+    asked = rows[np.unique(np.linspace(0, len(rows) - 1, min(QUERIES, len(rows))).astype(np.int64))]
+    asked = asked[np.linalg.norm(before.vectors.take(asked), axis=1) > 0]
+    queries = before.vectors.take(asked).astype(np.float32)
+    k = min(10, before.rows - 1)
+    kept = 0
+    if k > 0 and len(asked):
+        exact = RowSearch(_matrix(before.vectors)).nearest_many(queries, k + 1)
+        found = _search(after.vectors).nearest_many(queries, k + 1)
+        for row, (right, _), (given, _) in zip(asked, exact, found):
+            kept += len(set(right[right != row][:k].tolist()) & set(given[given != row][:k].tolist()))
+    recall = kept / (k * len(asked)) if k > 0 and len(asked) else 1.0
+    return QuantizationLoss(len(rows), float(cosines.mean()), float(cosines.min()), len(asked), recall)
+
+
+def _matrix(column: Column) -> NDArray[np.float32]:
+    view = column.view() if isinstance(column, (FileColumn, ArrayColumn)) else None
+    return np.ascontiguousarray(column.to_numpy() if view is None else view, np.float32)
+
+
+def _search(column: Column) -> RowSearch | CodeSearch:
+    if isinstance(column.codec, Product):
+        codes = np.concatenate([block.parts["codes"].copy() for block in column.blocks()])
+        return CodeSearch(column.codec, codes)
+    return RowSearch(_matrix(column))

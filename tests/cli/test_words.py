@@ -1,0 +1,115 @@
+"""similar, analogy and words on the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+import polyvec as pv
+
+
+@pytest.fixture
+def type_in(monkeypatch):
+    """Puts text on standard input."""
+
+    def type_text(text):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8"))
+
+    return type_text
+
+
+def test_similar_prints_scores_and_words(cli):
+    code, out, _ = cli("similar", "words.fifu", "Berlin", "-k", "2")
+    assert code == 0
+    assert out.splitlines() == ["0.684362  New York", "0.645003  a"]
+
+
+def test_similar_takes_words_from_standard_input(cli, type_in):
+    type_in("Berlin\nhello\n")
+    code, out, _ = cli("similar", "words.fifu", "-", "-k", "1", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert [entry["query"] for entry in found] == ["Berlin", "hello"]
+    assert found[0]["hits"][0]["word"] == "New York"
+
+
+def test_an_unknown_word_is_one_line_with_near_spellings(cli):
+    code, out, err = cli("similar", "words.fifu", "Berlinn")
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert "'Berlinn' is not in the vocabulary; near spellings: Berlin" in err
+
+
+def test_unknown_words_go_through_subwords(cli):
+    assert cli("similar", "buckets.fifu", "Berlinn", "-k", "1")[0] == 0
+
+
+def test_codes_are_searched_without_decoding(cli):
+    code, out, _ = cli("similar", "quantized.fifu", "word1", "-k", "1")
+    assert code == 0 and out.split()[1] == "word19"
+
+
+def test_analogy_answers_and_includes(cli, type_in):
+    code, out, _ = cli("analogy", "words.fifu", "Berlin", "Tübingen", "Zürich", "-k", "1")
+    assert code == 0 and out.split()[1] == "Daniël"
+    code, out, _ = cli("analogy", "words.fifu", "Berlin", "Tübingen", "Zürich", "-k", "12", "--include", "c")
+    assert "Zürich" in out and "Berlin" not in out
+    type_in("Berlin Tübingen Zürich\nhello hallo a\n")
+    code, out, _ = cli("analogy", "words.fifu", "--json", "-k", "2")
+    assert code == 0 and [len(entry["hits"]) for entry in json.loads(out)] == [2, 2]
+
+
+@pytest.mark.parametrize("arguments", [("Berlin",), ("a", "a", "a", "--include", "d"), ("a", "a", "a", "-m", "l2")])
+def test_a_wrong_analogy_is_a_usage_error(cli, arguments):
+    assert cli("analogy", "words.fifu", *arguments)[0] == 2
+
+
+def test_select_keeps_the_order_of_the_list(cli, type_in):
+    type_in("hello\nNew York\nnowhere\nBerlin\n")
+    code, _, err = cli("words", "select", "words.fifu", "few.fifu")
+    assert code == 0 and "1 words have no vector" in err
+    with pv.open("few.fifu") as collection:
+        assert list(collection.vocab) == ["hello", "New York", "Berlin"]
+    type_in("hello\nBerlinn\n")
+    code, _, err = cli("words", "select", "words.fifu", "strict.fifu", "--strict")
+    assert code == 1 and "near spellings: Berlin" in err
+
+
+def test_metadata_is_printed_and_set(cli, folder):
+    code, out, _ = cli("words", "metadata", "words.fifu")
+    assert code == 0 and out.startswith('description = "golden"\n')
+    (folder / "new.toml").write_text('description = "other"\n')
+    assert cli("words", "metadata", "words.fifu", "new.fifu", "--set", "new.toml")[0] == 0
+    assert json.loads(cli("words", "metadata", "new.fifu", "--json")[1]) == {"description": "other"}
+    (folder / "bad.toml").write_text("a = = 1\n")
+    assert cli("words", "metadata", "words.fifu", "x.fifu", "--set", "bad.toml")[0] == 2
+
+
+def test_accuracy_prints_each_section(cli):
+    code, out, _ = cli("words", "accuracy", "words.fifu", "questions.txt", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["sections"] == [{"name": "cities", "asked": 1, "skipped": 1, "correct": 1, "accuracy": 1.0}]
+
+
+def test_buckets_become_explicit(cli):
+    assert cli("words", "bucket-to-explicit", "buckets.fifu", "explicit.fifu")[0] == 0
+    assert cli("words", "bucket-to-explicit", "words.fifu", "explicit2.fifu")[0] == 2
+
+
+def test_quantize_reports_and_reconstruct_decodes(cli):
+    pytest.importorskip("faiss")
+    pv.convert("vectors.fbin", "many.fifu", sidecar=False)
+    code, out, _ = cli("words", "quantize", "many.fifu", "q.fifu", "--parts", "4", "--bits", "4", "-n", "3", "--json")
+    assert code == 0
+    loss = json.loads(out)["quantization"]
+    assert 0 < loss["worst_cosine"] <= loss["mean_cosine"] <= 1 and 0 <= loss["recall_at_10"] <= 1
+    code, out, _ = cli(
+        "words", "quantize", "many.fifu", "q2.fifu", "--parts", "4", "--bits", "4", "-n", "3", "-q", "opq"
+    )
+    assert code == 0 and "recall@10" in out
+    assert cli("words", "reconstruct", "q.fifu", "r.fifu")[0] == 0
+    assert cli("words", "quantize", "many.fifu", "q3.fifu", "--parts", "5")[0] == 2
