@@ -13,7 +13,15 @@ import polyvec as pv
 def test_info_says_what_and_why(cli):
     code, out, _ = cli("info", "vectors.fbin", "--layout")
     assert code == 0
-    for expected in ("bins", "size = 8 + 300 x 16 x 4", "300 x 16 float32", "norms 1 to 1", "name, kind", "header.n", "values"):
+    for expected in (
+        "bins",
+        "size = 8 + 300 x 16 x 4",
+        "300 x 16 float32",
+        "norms 1 to 1",
+        "name, kind",
+        "header.n",
+        "values",
+    ):
         assert expected in out
 
 
@@ -40,7 +48,9 @@ def test_info_suspects_ids_under_a_float_suffix(cli, folder):
 
 def test_convert_prints_a_receipt(cli, folder):
     code, out, _ = cli("convert", "vectors.fbin", "o.f16bin", "--sha256")
-    assert code == 0 and "raw float32 -> raw float16" in out and "worst cosine" in out and "o.f16bin.records.jsonl" in out
+    assert (
+        code == 0 and "raw float32 -> raw float16" in out and "worst cosine" in out and "o.f16bin.records.jsonl" in out
+    )
     assert hashlib.sha256((folder / "o.f16bin").read_bytes()).hexdigest() in out
     receipt = json.loads(cli("convert", "vectors.fbin", "p.npy", "--json", "--no-sidecar")[1])
     assert receipt["loss"]["exact"] and receipt["dropped"] == ["records"] and receipt["rows"] == 300
