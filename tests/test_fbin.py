@@ -1,9 +1,8 @@
-"""polyvec.fbin: names, arguments and result keys of the FBIN/IBIN document, its guarantees, no faults of its reference."""
+"""polyvec.fbin: names, arguments and result keys of the FBIN/IBIN document, and its guarantees."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 import warnings
 
