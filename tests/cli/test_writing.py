@@ -1,4 +1,4 @@
-"""info, verify, convert, merge, split, sample, formats and demo: what they print and write."""
+"""info, verify, convert, merge, split, sample, and formats: what they print and write."""
 
 from __future__ import annotations
 
@@ -105,18 +105,3 @@ def test_formats_and_matrix(cli):
     assert "bins" in cli("formats")[1]
     pairs = json.loads(cli("formats", "--matrix", "--json")[1])
     assert pairs["bins"]["npy"] == "exact" and set(pairs) == set(pairs["npy"])
-
-
-def test_the_demo_ends_well(cli):
-    code, out, err = cli("demo", "--rows", "300")
-    assert code == 0, err
-    for expected in ("every format", "sample-as-is.fbin", "flipped", "the same bytes as before", "Done in"):
-        assert expected in out
-    assert "NOT the same" not in out
-
-
-def test_the_demo_works_without_a_compiler(process):
-    import os
-
-    done = process("demo", "--rows", "300", env={**os.environ, "POLYVEC_NO_NATIVE": "1"})
-    assert done.returncode == 0 and b"no compiled kernels" in done.stdout
