@@ -24,9 +24,9 @@ import torch
 import polyvec as pv
 from polyvec import cvc
 from polyvec.gpu import backends, pipeline, plan
-from polyvec.kernels import NATIVE
 from polyvec.gpu.memory import TorchMemory
 from polyvec.gpu.search import DeviceIndex
+from polyvec.kernels import NATIVE
 from polyvec.kernels.checksum import crc32
 
 
@@ -114,11 +114,11 @@ def kernels(copy: float, rows: int) -> None:
         line = []
         for backend in backends.BACKENDS:
             decode = backends.decoder(backend, memory)
-            ms = device_ms(lambda: decode(device, buffer, out), stream=memory.decoding)  # noqa: B023
+            ms = device_ms(lambda: decode(device, buffer, out), stream=memory.decoding)
             line.append(f"{backend} {moved / ms * 1e3 / 1e12:.2f} TB/s = {moved / ms * 1e3 / copy:.2f}")
         if kind == plan.HALF:
             halves = device[head : head + count * 2].view(torch.float16)
-            ms = device_ms(lambda: out.copy_(halves))  # noqa: B023
+            ms = device_ms(lambda: out.copy_(halves))
             line.append(f"torch copy_ {moved / ms * 1e3 / copy:.2f}")
         print(f"kernel {name}: {', '.join(line)} of the device copy (0.90 wanted)")
 
@@ -133,10 +133,10 @@ def loads(bus: float, folder: Path, sizes: list[int], peer: Any) -> None:
             cvc.load_cvc(path, device="cuda", framework="torch")
             out = torch.empty((rows, 768), device="cuda")
             times = 9 if rows <= 1_000_000 else 3
-            ours = wall(lambda: load(path, out), times)  # noqa: B023
-            fresh = wall(lambda: cvc.load_cvc(path, device="cuda", framework="torch"), times)  # noqa: B023
-            unchecked = wall(lambda: load(path, out, check=False), times)  # noqa: B023
-            del out
+            ours = wall(lambda: load(path, out), times)
+            fresh = wall(lambda: cvc.load_cvc(path, device="cuda", framework="torch"), times)
+            unchecked = wall(lambda: load(path, out, check=False), times)
+            out = None
             text = (f"load {rows:,} x 768 {compression}: {ours * 1e3:.0f} ms, {size / ours / 1e9:.1f} GB/s of the file = "
                     f"{size / ours / bus:.2f} of the bus (0.60 wanted, 0.80 aimed at); fresh tensor {size / fresh / bus:.2f}, "
                     f"no checksum {size / unchecked / bus:.2f}")  # fmt: skip
@@ -151,7 +151,7 @@ def loads(bus: float, folder: Path, sizes: list[int], peer: Any) -> None:
             if peer is not None:
                 if rows <= 1_000_000:
                     peer.load_cvc(str(path), device="cuda", framework="torch", backend="triton")  # compiles its kernels
-                theirs = wall(lambda: peer.load_cvc(str(path), device="cuda", framework="torch", backend="triton"), 1)  # noqa: B023
+                theirs = wall(lambda: peer.load_cvc(str(path), device="cuda", framework="torch", backend="triton"), 1)
                 text += f"; peer (Triton) {theirs * 1e3:.0f} ms = {theirs / ours:.0f} x slower (40 wanted)"
             print(text, flush=True)
             path.unlink()
@@ -206,7 +206,7 @@ def searches(folder: Path, rows: int) -> None:
           f"{theirs / ours:.1f} x slower (4 wanted, 8 aimed at); floor {floor * 1e3:.2f} ms; same rows as float64: {same}")  # fmt: skip
     for metric in ("cosine", "l2"):
         index.search(queries, 10, metric)
-        print(f"search {metric}: {wall(lambda: index.search(queries, 10, metric), 10) * 1e3:.2f} ms")  # noqa: B023
+        print(f"search {metric}: {wall(lambda: index.search(queries, 10, metric), 10) * 1e3:.2f} ms")
 
 
 def main() -> None:

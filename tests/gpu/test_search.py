@@ -109,5 +109,29 @@ def test_columns_it_cannot_search_say_so(tmp_path):
     import polyvec as pv
 
     pv.write(tmp_path / "a.dbin", np.eye(4))
-    with pv.open(tmp_path / "a.dbin") as c, pytest.raises(pv.InputError, match="search it on the CPU"):
+    with pv.open(tmp_path / "a.dbin") as c, pytest.raises(pv.InputError, match="int8, float16 or float32"):
         search.DeviceIndex(c.vectors, device=DEVICE)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_the_cpu_searches_and_says_so():
+    import polyvec as pv
+
+    rows = np.eye(4, dtype=np.float32)
+    with pytest.warns(pv.DeviceWarning, match="the CPU searches instead"):
+        hits = pv.search(rows, rows[:1], k=2, device="cuda")
+    assert hits.rows.tolist() == [[0, 1]]
+    with pytest.raises(pv.InputError, match="leave the filter"):
+        pv.search(rows, rows[:1], k=2, device="cuda", where=np.ones(4, bool))
+
+
+@pytest.mark.skipif(DEVICE == "host", reason="needs a GPU")
+def test_search_on_the_device_equals_the_cpu(tmp_path):
+    import polyvec as pv
+
+    rows = np.random.default_rng(0).standard_normal((20000, 64)).astype(np.float32)
+    pv.write(tmp_path / "a.cvc", rows, encoding="int8")
+    for metric in ("ip", "cosine", "l2"):
+        ours = pv.search(tmp_path / "a.cvc", rows[:20], k=10, metric=metric, device="cuda")
+        theirs = pv.search(tmp_path / "a.cvc", rows[:20], k=10, metric=metric)
+        np.testing.assert_array_equal(ours.rows, theirs.rows)

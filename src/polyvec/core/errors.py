@@ -126,6 +126,10 @@ class DeviceError(PolyvecError, RuntimeError):
     """A GPU that is not there, is full, or failed."""
 
 
+class Unsearchable(InputError):
+    """Rows that a device cannot search as they are stored; the CPU can."""
+
+
 class Cancelled(PolyvecError):
     """Work was stopped on request; nothing was left behind."""
 

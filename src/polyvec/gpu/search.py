@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 
 from polyvec.codecs import AffineUint8, Raw, SymmetricInt8
 from polyvec.core.columns import Column, FileColumn
-from polyvec.core.errors import InputError
+from polyvec.core.errors import Unsearchable
 from polyvec.gpu.pipeline import load_codes, load_column, open_memory
 
 TILE_ROWS = 1024
 STEP = 128
 CHUNK = 1 << 18  # rows decoded at a time when norms are taken
+
+Found = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 class DeviceIndex:
@@ -34,7 +36,7 @@ class DeviceIndex:
 
     def __init__(self, column: Column, *, device: str = "cuda") -> None:
         if not isinstance(column, FileColumn) or len(column.row_shape) != 1:
-            raise InputError(f"column {column.name!r} does not lie in a file as rows of codes; search it on the CPU")
+            raise Unsearchable(f"column {column.name!r} does not lie in a file as rows of codes")
         memory: Any = open_memory(device, "torch")
         self.memory, self.torch = memory, memory.torch
         self.rows, self.dim = column.shape
@@ -42,8 +44,8 @@ class DeviceIndex:
         kinds = {type(extent.codec) for extent in extents}
         dtypes = {extent.codec.parts(column.row_shape)["codes"][0].str for extent in extents}
         if len(kinds) != 1 or len(dtypes) != 1 or not dtypes <= {"|i1", "|u1", "<f2", "<f4"}:
-            raise InputError(f"column {column.name!r} ({column.encoding}) is not of one kind of int8, float16 or float32 "
-                             "codes; search it on the CPU")  # fmt: skip
+            raise Unsearchable(f"column {column.name!r} ({column.encoding}) is not of one kind of int8, float16 or float32 "
+                             "codes")  # fmt: skip
         self.column = column
         self.rounded = dtypes == {"<f4"}  # a float32 base is kept as float16; answers come from the file's own rows
         self.error = 0.0
@@ -75,17 +77,18 @@ class DeviceIndex:
             lost = torch.linalg.vector_norm(rows.double() - self.codes[part].double(), dim=1).max()
             self.error = max(self.error, float(lost) if bool(torch.isfinite(lost)) else float("inf"))
         if not np.isfinite(self.error):
-            raise InputError("some values are beyond float16's range; search this column on the CPU")
+            raise Unsearchable("some values are beyond float16's range")
 
     def _factors(self, extents: list[Any], kind: type) -> None:
         """How codes become values, a row: value = code * scale + minimum (or code / divisor)."""
         torch = self.torch
         self.divisor = 0.0
-        self.scale = self.minimum = None
+        self.scale: Any = None
+        self.minimum: Any = None
         if kind is SymmetricInt8:
             divisors = {extent.codec.divisor for extent in extents}
             if len(divisors) != 1:
-                raise InputError("rows with different divisors cannot be searched on a device")
+                raise Unsearchable("rows with different divisors cannot be searched on a device")
             self.divisor = divisors.pop()
         elif kind is AffineUint8:
             counts = torch.tensor([e.rows for e in extents])
@@ -93,9 +96,9 @@ class DeviceIndex:
                 spread = torch.repeat_interleave(torch.tensor(values, dtype=torch.float32), counts)
                 setattr(self, name, spread.to(self.codes.device))
         elif self.dtype == "uint8":
-            raise InputError("raw uint8 rows are not searched on a device; search on the CPU")
+            raise Unsearchable("raw uint8 rows are not searched on a device")
         elif kind is not Raw and self.dtype != "float16":
-            raise InputError(f"{kind.__name__} codes cannot be searched on a device; search on the CPU")
+            raise Unsearchable(f"{kind.__name__} codes cannot be searched on a device")
 
     def decode(self, rows: Any) -> Any:
         """Rows by a slice or indices as float32, the bits that the CPU gives."""
@@ -105,7 +108,8 @@ class DeviceIndex:
         if self.dtype == "uint8":
             codes += 128
         if self.divisor:
-            return codes / np.float32(self.divisor)
+            # By a tensor: a plain number would be turned into its reciprocal, which differs for some codes.
+            return codes / self.torch.full((), self.divisor, device=codes.device)
         if self.scale is not None:
             return codes * self.scale[rows][:, None] + self.minimum[rows][:, None]
         return codes
@@ -122,7 +126,7 @@ class DeviceIndex:
                 self.norms[part] = torch.linalg.vector_norm(self.decode(part).double(), dim=1)
             self.code_norms[part] = torch.linalg.vector_norm(self.codes[part].double(), dim=1).float()
         if not bool(torch.isfinite(self.norms).all()):
-            raise InputError("some rows hold NaN or infinity; search them on the CPU")
+            raise Unsearchable("some rows hold NaN or infinity")
 
     def _weights(self, metric: str) -> tuple[Any, Any, Any, float, float, float, float]:
         """Row factors a, b, c of a metric's key, and the largest |a c|, |b|, |c|. None stands for plain codes."""
@@ -144,14 +148,14 @@ class DeviceIndex:
         self._by_metric[metric] = (a, b, c, *largest)
         return self._by_metric[metric]
 
-    def search(self, queries: NDArray[Any], k: int, metric: str = "ip") -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def search(self, queries: NDArray[Any], k: int, metric: str = "ip") -> Found:
         """Rows and scores of the best k, best first, ties by lowest row: shape (queries, k)."""
         exact = np.ascontiguousarray(queries, np.float64)
         if metric == "l2" or self.dtype == "float16":
             return self._in_halves(exact, k, metric)
         return self._in_integers(exact, k, metric)
 
-    def _in_integers(self, exact: NDArray[np.float64], k: int, metric: str) -> Any:
+    def _in_integers(self, exact: NDArray[np.float64], k: int, metric: str) -> Found:
         """int8 codes against queries of 15 bits, 128*high + low: both products are exact integers."""
         largest = np.abs(exact).max(axis=1, initial=0.0)
         step = np.where(largest > 0, largest, 1.0) / (127 * 128)
@@ -166,14 +170,14 @@ class DeviceIndex:
         both = np.stack([high, low]).astype(np.int8)
         return self._run(exact, both, (sums / step).astype(np.float32), margin, k, metric, plain)
 
-    def _in_halves(self, exact: NDArray[np.float64], k: int, metric: str) -> Any:
+    def _in_halves(self, exact: NDArray[np.float64], k: int, metric: str) -> Found:
         """float16 queries; for l2 they are not scaled, because its constant does not scale with them."""
         largest = np.abs(exact).max(axis=1, initial=0.0)
         unit = np.ones(len(exact)) if metric == "l2" else np.where(largest > 0, largest, 1.0)
         with np.errstate(over="ignore"):
             rounded = (exact / unit[:, None]).astype(np.float16)
         if not np.isfinite(rounded).all():
-            raise InputError("a query has values beyond float16's range; search on the CPU")
+            raise Unsearchable("a query has values beyond float16's range")
         error = np.linalg.norm(exact - rounded.astype(np.float64) * unit[:, None], axis=1)
         sums = exact.sum(axis=1)
         plain = metric == "ip" and self.scale is None
@@ -206,7 +210,7 @@ class DeviceIndex:
 
     def _run(self, exact: NDArray[np.float64], rounded: NDArray[Any], scaled: NDArray[np.float32],
              margin: NDArray[np.float64], k: int, metric: str, plain: bool
-             ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
+             ) -> Found:  # fmt: skip
         import triton
 
         from polyvec.gpu.triton_search import best_of_int8_tiles, best_of_tiles, rows_of_pairs
@@ -258,7 +262,7 @@ class DeviceIndex:
         return torch.nextafter(lowered, torch.full_like(lowered, float("-inf")))
 
     def _rerank(self, asked: Any, query: Any, row: Any, k: int, metric: str
-                ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip
+                ) -> Found:  # fmt: skip
         """float64 scores of the candidates, and the best k of each query."""
         torch = self.torch
         keys = torch.empty(len(row), dtype=torch.float64, device=self.codes.device)

@@ -70,7 +70,7 @@ class Filler:
 def fill(fd: int, loads: Loads, out: NDArray[np.uint8], sums: NDArray[np.uint32], check: bool) -> None:
     """What a `Filler` does for one buffer, in Python."""
     for number, (offset, size, at) in enumerate(loads.tolist()):
-        view = memoryview(out)[at : at + size]
+        view = memoryview(out[at : at + size])  # type: ignore[arg-type]
         done = 0
         while done < size:
             got = os.preadv(fd, [view[done : done + (1 << 30)]], offset + done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
-from polyvec.core.errors import InputError
+from polyvec.core.errors import DeviceError, DeviceWarning, InputError, Unsearchable
 from polyvec.core.format import Progress
 from polyvec.core.vocab import Strings
 from polyvec.neighbors.base import Base, Where, check_vectors, make_mask, opened, row_blocks, scorable
@@ -56,12 +57,15 @@ def search(
     index: Index | None = None,
     threads: int | None = None,
     progress: Progress | bool | None = None,
+    device: str = "cpu",
 ) -> Hits:
     """The best k rows of `base` for each query: the rows and scores of a float64 brute force, ties by lowest row.
 
     `base` and `queries` are paths, collections, columns or arrays; files are read in blocks, never whole.
     `where` keeps rows whose record has these field values (a mapping), passes a predicate, or is True in a mask.
-    `index` is an `Index` of this base. Rows with a NaN or an infinity have no score and come last.
+    `index` is an `Index` of this base. Rows with a NaN or an infinity have no score and come last. With
+    `device="cuda"` the codes are searched in GPU memory; what cannot be searched there is searched on the CPU, with a
+    `DeviceWarning`.
 
     >>> import numpy as np
     >>> search(np.eye(3, dtype=np.float32), np.array([0, 2, 1], np.float32), k=2).rows
@@ -77,7 +81,14 @@ def search(
         check_k(k, vectors, asked.row_shape[0])
         probes = check_queries(scorable(asked.to_numpy()), chosen)
         report = _reporter(progress)
-        if index is not None:
+        found = None
+        if device != "cpu":
+            if where is not None or index is not None:
+                raise InputError(f"device={device!r} searches whole columns; leave the filter or index out")
+            found = _on_device(vectors, probes, k, chosen.name.lower(), device)
+        if found is not None:
+            rows, scores = found
+        elif index is not None:
             if where is not None:
                 raise InputError("an index cannot be combined with a filter; leave one of them out")
             index.check(vectors)
@@ -92,6 +103,17 @@ def search(
             if report is not None:
                 report(vectors.rows, vectors.rows)
         return Hits(rows, _ids_of(collection, vectors, rows), scores)
+
+
+def _on_device(vectors: Column, probes: NDArray[np.float64], k: int, metric: str, device: str) -> Any:
+    """Rows and scores from a device; None, with a warning, where only the CPU can."""
+    from polyvec.gpu.search import DeviceIndex
+
+    try:
+        return DeviceIndex(vectors, device=device).search(probes, k, metric)
+    except (DeviceError, Unsearchable) as error:
+        warnings.warn(f"{error}; the CPU searches instead", DeviceWarning, stacklevel=3)
+        return None
 
 
 def check_k(k: int, vectors: Column, dim: int) -> None:
