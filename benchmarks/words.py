@@ -163,10 +163,13 @@ def product(folder: Path, names: list[str], floats: Any) -> None:
     import finalfusion as peer
 
     theirs = peer.load_finalfusion(str(folder / "codes.fifu"))
-    rows = np.arange(max(1, len(names) // 10))  # a tenth for both: the peer takes a while
+    tenth = np.arange(max(1, len(names) // 10))
+    with pv.open(folder / "codes.fifu") as collection:
+        out = np.empty(collection.vectors.shape, np.float32)
+        race("reconstruct; the peer only a tenth", {"finalfusion": 1.5}, 4,
+             polyvec=lambda: collection.vectors.to_numpy(out), finalfusion=lambda: theirs.storage[tenth])  # fmt: skip
+    out = None  # the memory goes
     model = finalfusion.load(folder / "codes.fifu")
-    race("reconstruct a tenth of the codes", {"finalfusion": 15}, 3, polyvec=lambda: model.storage[: len(rows)],
-         finalfusion=lambda: theirs.storage[rows])  # fmt: skip
     theirs = None  # the memory goes
     model.similar(names[0])
     found = race("top-10 over codes (peers cannot)", {"floats": 1}, 9, polyvec=lambda: model.similar(names[5]),

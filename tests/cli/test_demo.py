@@ -42,7 +42,9 @@ def test_the_demo_shows_every_step_and_ends_well(cli, temporary, without_model):
     assert code == 0 and not err
     assert "bundled vectors: the model is not installed" in out and "3,000 summaries" in out
     assert "NOT" not in out and "?" not in "".join(sum(lines_of(out).values(), []))
-    assert re.search(r"was sound; bit 0 of byte [\d,]+ was flipped", out) and re.search(r"error: damaged.cvc: rows \d+", out)
+    assert re.search(r"was sound; bit 0 of byte [\d,]+ was flipped", out) and re.search(
+        r"error: damaged.cvc: rows \d+", out
+    )
     assert "1 of 4 shards are missing: 2" in out and "the same bytes as before" in out
     hits = re.findall(r"^   (0\.\d{3})  (\S+) ", out, re.M)
     assert len(hits) == 5 and all(name.startswith("zipfile") for _, name in hits)
@@ -52,7 +54,9 @@ def test_the_demo_shows_every_step_and_ends_well(cli, temporary, without_model):
 
 def test_the_table_measures_what_is_lost(cli, temporary, without_model):
     table = lines_of(cli("demo", "--rows", "300")[1])
-    assert {"fbin", "f16bin", "npy", "npz", "cvc", "safetensors", "weights", "i8bin", "finalfusion"} <= {f for f, _ in table}
+    assert {"fbin", "f16bin", "npy", "npz", "cvc", "safetensors", "weights", "i8bin", "finalfusion"} <= {
+        f for f, _ in table
+    }
     assert not {"truth", "ranges", "csr", "floret"} & {f for f, _ in table}
     for encoding in ("raw", "lossless"):
         assert table["cvc", encoding][2:5] == ["exact", "1", "100.0%"]

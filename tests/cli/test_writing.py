@@ -13,8 +13,24 @@ import polyvec as pv
 def test_info_says_what_and_why(cli):
     code, out, _ = cli("info", "vectors.fbin", "--layout")
     assert code == 0
-    for expected in ("bins", "size = 8 + 300 x 16 x 4", "300 x 16 float32", "norms 1 to 1", "name, kind", "header.n", "values"):
+    for expected in (
+        "bins",
+        "size = 8 + 300 x 16 x 4",
+        "300 x 16 float32",
+        "norms 1 to 1",
+        "name, kind",
+        "header.n",
+        "values",
+    ):
         assert expected in out
+
+
+def test_info_of_several_files_and_globs(cli):
+    code, out, _ = cli("info", "shard-*.fbin", "queries.fbin")
+    assert code == 0 and out.count("recognised by") == 4
+    found = json.loads(cli("info", "shard-*.fbin", "--json")[1])
+    assert [one["rows"] for one in found] == [100, 100, 100]
+    assert cli("info", "none-*.fbin")[0] == 2
 
 
 def test_info_as_json(cli):
@@ -40,7 +56,9 @@ def test_info_suspects_ids_under_a_float_suffix(cli, folder):
 
 def test_convert_prints_a_receipt(cli, folder):
     code, out, _ = cli("convert", "vectors.fbin", "o.f16bin", "--sha256")
-    assert code == 0 and "raw float32 -> raw float16" in out and "worst cosine" in out and "o.f16bin.records.jsonl" in out
+    assert (
+        code == 0 and "raw float32 -> raw float16" in out and "worst cosine" in out and "o.f16bin.records.jsonl" in out
+    )
     assert hashlib.sha256((folder / "o.f16bin").read_bytes()).hexdigest() in out
     receipt = json.loads(cli("convert", "vectors.fbin", "p.npy", "--json", "--no-sidecar")[1])
     assert receipt["loss"]["exact"] and receipt["dropped"] == ["records"] and receipt["rows"] == 300
@@ -72,7 +90,8 @@ def test_dry_run_writes_nothing(cli, folder):
 def test_samples(cli):
     vectors = np.asarray(pv.open("vectors.fbin").vectors)
     for name, option, rows in (
-        ("a", ["--head", "5"], range(5)), ("b", ["--range", "10:20"], range(10, 20)), ("c", ["--range", "290:"], range(290, 300)),
+        ("a", ["--head", "5"], range(5)), ("b", ["--range", "10:20"], range(10, 20)),
+        ("c", ["--range", "290:"], range(290, 300)),
         ("d", ["--stride", "7"], range(0, 300, 7)), ("e", ["--stride", "7", "--limit", "3"], range(0, 21, 7)),
     ):  # fmt: skip
         assert cli("sample", "vectors.fbin", f"{name}.npy", *option)[0] == 0

@@ -25,7 +25,7 @@ from polyvec.core.errors import Corrupt, InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.gpu import plan
 from polyvec.gpu.backends import Decode, choose
-from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory
+from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory, import_cupy
 from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.reads import Filler
 
@@ -54,6 +54,13 @@ def load_column(
 ) -> Any:  # fmt: skip
     """Rows of a column, decoded, on a device. ``dtype`` is float32 (default), float16 or bfloat16 for floats."""
     stop = column.rows if stop is None else min(stop, column.rows)
+    if framework == "cupy" and backend == "triton":  # Triton works on torch's memory; cupy takes the result over
+        loaded = _load(column, open_memory(device, "torch"), backend, dtype, None, start, stop, check, threads)
+        array = import_cupy().from_dlpack(loaded)
+        if out is None:
+            return array
+        out[...] = array
+        return out
     memory = open_memory(device, framework)
     return _load(column, memory, backend, dtype, out, start, stop, check, threads)
 

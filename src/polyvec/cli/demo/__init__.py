@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ COLLECTION, PAGE, MODEL = "stdlib.cvc", "stdlib.html", "minilm.weights"
 
 def command(
     keep: Annotated[
-        Path | None, typer.Option(help="The folder for the page and the collection; unless told, one for temporary files.")
+        Path | None,
+        typer.Option(help="The folder for the page and the collection; unless told, one for temporary files."),
     ] = None,
     rows: Annotated[int, typer.Option(min=20, max=3000, help="How many summaries to use.")] = 3000,
 ) -> None:
@@ -45,7 +47,7 @@ def command(
     with tempfile.TemporaryDirectory(prefix="polyvec-demo-") as place:
         folder = Path(place)
         with _step("1. Text becomes vectors: what the Python standard library says about itself"):
-            corpus = _embed(kept, rows)
+            corpus = _embed(folder, rows)
         collection = corpus.collection()
         with _step("2. The same vectors in every format and encoding: what each one costs, and what it loses"):
             print_table(corpus.vectors, folder)
@@ -53,10 +55,10 @@ def command(
             _flip(collection, folder)
         with _step("4. Cut into four shards, one of them lost, found again and merged"):
             _shard(collection, folder)
-    with _step(f"5. A question: {corpus.question}?"):
-        _ask(collection, corpus)
-    with _step("6. A page to go on with: search, neighbours and a map in one file, no server needed"):
-        _publish(collection, corpus, kept)
+        with _step(f"5. A question: {corpus.question}?"):
+            _ask(collection, corpus)
+        with _step("6. A page to go on with: search, neighbours and a map in one file, no server needed"):
+            _publish(collection, corpus, kept)
     print(f"\nDone in {time.perf_counter() - started:.1f} s.")
 
 
@@ -84,13 +86,12 @@ def _kept_folder(keep: Path | None) -> Path:
     return Path(tempfile.mkdtemp(prefix="polyvec-demo-"))  # the name is taken by something that is not ours
 
 
-def _embed(kept: Path, rows: int) -> Corpus:
+def _embed(folder: Path, rows: int) -> Corpus:
     """The summaries with their vectors, by the real model where it is installed."""
     from polyvec.cli.terminal import progress
     from polyvec.model.bundled import make_corpus
 
-    (kept / MODEL).unlink(missing_ok=True)
-    corpus = make_corpus(kept, limit=rows, progress=progress())
+    corpus = make_corpus(folder, limit=rows, progress=progress())
     kinds = [entry.kind for entry in corpus.entries]
     counted = ", ".join(f"{kinds.count(kind):,} {name}" for kind, name in
                         (("module", "modules"), ("class", "classes"), ("function", "functions"), ("method", "methods"))
@@ -167,6 +168,9 @@ def _publish(collection: Collection, corpus: Corpus, kept: Path) -> None:
     from polyvec.web.publish import publish_single_file
 
     write(kept / COLLECTION, collection, durable=False)
+    (kept / MODEL).unlink(missing_ok=True)
+    if corpus.model is not None:
+        shutil.move(corpus.model, kept / MODEL)
     page = publish_single_file(collection, kept / PAGE, title="The Python standard library")
     print(f"   {page.rows:,} summaries in {page.bytes:,} bytes. Open it in a browser:")
     print(f"      {page.page.resolve().as_uri()}")
