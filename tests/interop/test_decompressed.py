@@ -210,3 +210,17 @@ def test_the_peer_drops_sections_when_it_edits_and_we_keep_them(tmp_path: Path) 
         quiet(peer.pack_cvc_sections_columnar, sections, path)
         quiet(edit, path, "new", ROWS[:, 0])
         assert ("sections" in cvc.get_cvc_info(path)) == (name == "ours.cvc")
+
+
+def test_what_the_peer_does_not_know_it_refuses_by_name(tmp_path: Path) -> None:
+    """Our extensions, and what it lacks: listed in docs/formats/cvc.md."""
+    path = str(tmp_path / "a.cvc")
+    for compression in ("none", "bfloat16"):
+        cvc.pack_cvc(ROWS, path, compression=compression)
+        with pytest.raises(ValueError, match=compression):
+            quiet(peer.load_cvc, path)
+    cvc.pack_cvc_columns({"v": ROWS}, path, {"v": "lossless"})
+    with pytest.raises(ValueError, match="lossless"):
+        quiet(peer.load_cvc_columns, path)
+    assert same(cvc.load_cvc_columns(path)["v"], ROWS)
+    assert peer.validate_cvc_integrity(path)["valid"]
