@@ -14,6 +14,7 @@ import os
 import warnings
 from collections.abc import Collection as Words
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from polyvec.verbs.convert import write as write_collection
 Floats = NDArray[np.float32]
 PLAIN_FORMATS = ("word2vec", "wordtext")  # rows of any length: made unit on loading, as every finalfusion tool does
 METRICS = ("cosine", "angular")
+PARALLEL_BYTES = 64 << 20  # matrices of more are read by two threads
 DEFAULT = object()
 
 
@@ -90,7 +92,7 @@ class Storage:
             self._load_codes(column, mmap)
         else:
             view = column.view() if mmap and isinstance(column, (FileColumn, ArrayColumn)) else None
-            self.matrix = column.to_numpy() if view is None else view
+            self.matrix = _read_rows(column) if view is None else view
             self.matrix.flags.writeable = False
 
     def _load_codes(self, column: Column, mmap: bool) -> None:
@@ -476,6 +478,24 @@ def accuracy(model: Embeddings, questions: Iterable[str], *, batch: int = 256) -
     if waiting:
         answer()
     return [Section(name, *values) for name, values in counts.items()]
+
+
+def _read_rows(column: Column) -> NDArray[Any]:
+    """All rows in memory. Large raw ones are read by two threads: fresh pages cost as much as the bytes themselves."""
+    extents = list(column.extents()) if isinstance(column, FileColumn) else []
+    plain = len(extents) == 1 and extents[0].codec.name == "raw" and extents[0].stride is None
+    if not plain or not isinstance(column, FileColumn) or column.nbytes < PARALLEL_BYTES:
+        return column.to_numpy()
+    source, offset = column.source, extents[0].offset
+    rows = np.empty(column.shape, column.dtype)
+    half = column.rows // 2
+    width = column.nbytes // column.rows
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(source.read_into, offset, rows[:half])
+        second = pool.submit(source.read_into, offset + half * width, rows[half:])
+        first.result()
+        second.result()
+    return rows
 
 
 def _kept_open(derived: Collection, original: Collection) -> Collection:
