@@ -6,15 +6,20 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include <unistd.h>
 
 #include "buffers.hpp"
 #include "dispatch.hpp"
-#include "threads.hpp"
 
 #if POLYVEC_X86
 #include <immintrin.h>
@@ -121,55 +126,150 @@ int read_all(int fd, std::uint8_t *target, std::size_t size, std::int64_t offset
     return 0;
 }
 
-// loads: int64 [n][3], offset in the file, bytes, place in out; sums: uint32 [n], written where check is set.
-int read_ranges(int fd, nb::object loads_object, nb::object out_object, nb::object sums_object, bool check, int threads) {
-    const Buffer loads(loads_object, false), out(out_object, true), sums(sums_object, true);
-    const std::size_t count = loads.size() / 24;
-    if (sums.size() < 4 * count) throw nb::value_error("sums must hold one uint32 a range");
+// One buffer to fill: its ranges cut into stretches, and what became of them.
+struct Job {
+    Job(nb::handle loads_object, nb::handle out_object, nb::handle sums_object, bool checked)
+        : out(out_object, true), sums(sums_object, true), check(checked) {
+        const Buffer loads(loads_object, false);
+        const std::size_t count = loads.size() / 24;
+        if (sums.size() < 4 * count) throw nb::value_error("sums must hold one uint32 a range");
+        for (std::size_t i = 0; i < count; ++i) {
+            std::int64_t load[3];
+            std::memcpy(load, loads.data() + 24 * i, 24);
+            const bool inside = load[0] >= 0 && load[1] >= 0 && load[2] >= 0 &&
+                                static_cast<std::uint64_t>(load[2]) + static_cast<std::uint64_t>(load[1]) <= out.size();
+            if (!inside) throw nb::value_error("a range does not fit the buffer");
+            first.push_back(pieces.size());
+            for (std::int64_t at = 0; at < load[1]; at += stretch)
+                pieces.push_back({load[0] + at, out.data() + load[2] + at,
+                                  static_cast<std::size_t>(std::min<std::int64_t>(stretch, load[1] - at)), 0});
+        }
+        first.push_back(pieces.size());
+        left = pieces.size();
+        done = pieces.empty();
+    }
+
+    // Reads one stretch; the thread that ends the last one puts the sums together, and is told that it was.
+    bool work(int fd, std::size_t number) {
+        Piece &piece = pieces[number];
+        if (!failed.load(std::memory_order_relaxed)) {
+            if (const int error = read_all(fd, piece.target, piece.size, piece.offset))
+                failed.store(error, std::memory_order_relaxed);
+            else if (check)
+                piece.crc = crc32_of(piece.target, piece.size);
+        }
+        if (left.fetch_sub(1) != 1) return false;
+        finish();
+        return true;
+    }
+
+    void finish() {
+        if (!check || failed.load()) return;
+        const std::uint32_t shift = power(stretch);
+        for (std::size_t i = 0; i + 1 < first.size(); ++i) {
+            std::uint32_t total = 0;
+            for (std::size_t p = first[i]; p < first[i + 1]; ++p)
+                total = multiply(pieces[p].size == stretch ? shift : power(pieces[p].size), total) ^ pieces[p].crc;
+            std::memcpy(sums.data() + 4 * i, &total, 4);
+        }
+    }
+
+    Buffer out, sums;
+    bool check;
     std::vector<Piece> pieces;
     std::vector<std::size_t> first;
-    for (std::size_t i = 0; i < count; ++i) {
-        std::int64_t load[3];
-        std::memcpy(load, loads.data() + 24 * i, 24);
-        const bool inside = load[0] >= 0 && load[1] >= 0 && load[2] >= 0 &&
-                            static_cast<std::uint64_t>(load[2]) + static_cast<std::uint64_t>(load[1]) <= out.size();
-        if (!inside) throw nb::value_error("a range does not fit the buffer");
-        first.push_back(pieces.size());
-        for (std::int64_t at = 0; at < load[1]; at += stretch)
-            pieces.push_back({load[0] + at, out.data() + load[2] + at,
-                              static_cast<std::size_t>(std::min<std::int64_t>(stretch, load[1] - at)), 0});
-    }
-    first.push_back(pieces.size());
+    std::size_t next = 0;
+    std::atomic<std::size_t> left{0};
     std::atomic<int> failed{0};
-    {
+    bool done = false;  // guarded by the filler's lock: only then may the job be dropped
+};
+
+// Threads that fill one buffer after the other, without a pause between them, for as long as a load takes.
+class Filler {
+  public:
+    Filler(int fd, int threads) : fd_(fd) {
+        for (int i = 0; i < std::max(1, threads); ++i) threads_.emplace_back([this] { run(); });
+    }
+
+    ~Filler() {
+        {
+            std::lock_guard lock(mutex_);
+            ended_ = true;
+        }
+        wake_.notify_all();
         nb::gil_scoped_release release;
-        parallel_for(pieces.size(), threads, 1, 1, [&](std::size_t begin, std::size_t end) {
-            for (std::size_t i = begin; i < end && !failed.load(std::memory_order_relaxed); ++i) {
-                Piece &piece = pieces[i];
-                if (const int error = read_all(fd, piece.target, piece.size, piece.offset)) {
-                    failed.store(error, std::memory_order_relaxed);
-                    return;
-                }
-                if (check) piece.crc = crc32_of(piece.target, piece.size);
-            }
-        });
-        if (check && !failed.load()) {
-            const std::uint32_t shift = power(stretch);
-            for (std::size_t i = 0; i < count; ++i) {
-                std::uint32_t total = 0;
-                for (std::size_t p = first[i]; p < first[i + 1]; ++p)
-                    total = multiply(pieces[p].size == stretch ? shift : power(pieces[p].size), total) ^ pieces[p].crc;
-                std::memcpy(sums.data() + 4 * i, &total, 4);
+        for (std::thread &thread : threads_) thread.join();
+    }
+
+    // loads: int64 [n][3], offset in the file, bytes, place in out; sums: uint32 [n]. The arrays stay borrowed until `wait`.
+    std::size_t submit(nb::object loads, nb::object out, nb::object sums, bool check) {
+        auto job = std::make_unique<Job>(loads, out, sums, check);
+        const std::size_t ticket = tickets_++;
+        {
+            std::lock_guard lock(mutex_);
+            queue_.push_back(job.get());
+            jobs_.emplace(ticket, std::move(job));
+        }
+        wake_.notify_all();
+        return ticket;
+    }
+
+    // 0, or the errno of the read that failed, or -1 at the end of the file.
+    int wait(std::size_t ticket) {
+        const auto found = jobs_.find(ticket);
+        if (found == jobs_.end()) throw nb::value_error("no such ticket");
+        Job &job = *found->second;
+        {
+            nb::gil_scoped_release release;
+            std::unique_lock lock(mutex_);
+            done_.wait(lock, [&] { return job.done; });
+        }
+        const int failed = job.failed.load();
+        std::lock_guard lock(mutex_);
+        std::erase(queue_, &job);
+        jobs_.erase(ticket);
+        return failed;
+    }
+
+  private:
+    void run() {
+        std::unique_lock lock(mutex_);
+        while (true) {
+            wake_.wait(lock, [&] { return ended_ || ready() != nullptr; });
+            Job *job = ready();
+            if (ended_ || job == nullptr) return;
+            const std::size_t number = job->next++;
+            lock.unlock();
+            const bool last = job->work(fd_, number);
+            lock.lock();
+            if (last) {
+                job->done = true;
+                done_.notify_all();
             }
         }
     }
-    return failed.load();
-}
+
+    Job *ready() {
+        while (!queue_.empty() && queue_.front()->next >= queue_.front()->pieces.size()) queue_.pop_front();
+        return queue_.empty() ? nullptr : queue_.front();
+    }
+
+    int fd_;
+    std::vector<std::thread> threads_;
+    std::mutex mutex_;
+    std::condition_variable wake_, done_;
+    std::deque<Job *> queue_;
+    std::map<std::size_t, std::unique_ptr<Job>> jobs_;
+    std::size_t tickets_ = 0;
+    bool ended_ = false;
+};
 
 }  // namespace
 }  // namespace polyvec
 
 void bind_reads(nb::module_ &m) {
-    m.def("read_ranges", &polyvec::read_ranges, nb::arg("fd"), nb::arg("loads"), nb::arg("out"), nb::arg("sums"), nb::arg("check"),
-          nb::arg("threads"));
+    nb::class_<polyvec::Filler>(m, "Filler", "Threads that fill buffers from ranges of a file.")
+        .def(nb::init<int, int>(), nb::arg("fd"), nb::arg("threads"))
+        .def("submit", &polyvec::Filler::submit, nb::arg("loads"), nb::arg("out"), nb::arg("sums"), nb::arg("check"))
+        .def("wait", &polyvec::Filler::wait, nb::arg("ticket"));
 }

@@ -1,4 +1,4 @@
-"""info, verify, convert, merge, split, sample, formats and demo: what they print and write."""
+"""info, verify, convert, merge, split, sample, and formats: what they print and write."""
 
 from __future__ import annotations
 
@@ -13,8 +13,24 @@ import polyvec as pv
 def test_info_says_what_and_why(cli):
     code, out, _ = cli("info", "vectors.fbin", "--layout")
     assert code == 0
-    for expected in ("bins", "size = 8 + 300 x 16 x 4", "300 x 16 float32", "norms 1 to 1", "name, kind", "header.n", "values"):
+    for expected in (
+        "bins",
+        "size = 8 + 300 x 16 x 4",
+        "300 x 16 float32",
+        "norms 1 to 1",
+        "name, kind",
+        "header.n",
+        "values",
+    ):
         assert expected in out
+
+
+def test_info_of_several_files_and_globs(cli):
+    code, out, _ = cli("info", "shard-*.fbin", "queries.fbin")
+    assert code == 0 and out.count("recognised by") == 4
+    found = json.loads(cli("info", "shard-*.fbin", "--json")[1])
+    assert [one["rows"] for one in found] == [100, 100, 100]
+    assert cli("info", "none-*.fbin")[0] == 2
 
 
 def test_info_as_json(cli):
@@ -40,7 +56,9 @@ def test_info_suspects_ids_under_a_float_suffix(cli, folder):
 
 def test_convert_prints_a_receipt(cli, folder):
     code, out, _ = cli("convert", "vectors.fbin", "o.f16bin", "--sha256")
-    assert code == 0 and "raw float32 -> raw float16" in out and "worst cosine" in out and "o.f16bin.records.jsonl" in out
+    assert (
+        code == 0 and "raw float32 -> raw float16" in out and "worst cosine" in out and "o.f16bin.records.jsonl" in out
+    )
     assert hashlib.sha256((folder / "o.f16bin").read_bytes()).hexdigest() in out
     receipt = json.loads(cli("convert", "vectors.fbin", "p.npy", "--json", "--no-sidecar")[1])
     assert receipt["loss"]["exact"] and receipt["dropped"] == ["records"] and receipt["rows"] == 300
@@ -72,7 +90,8 @@ def test_dry_run_writes_nothing(cli, folder):
 def test_samples(cli):
     vectors = np.asarray(pv.open("vectors.fbin").vectors)
     for name, option, rows in (
-        ("a", ["--head", "5"], range(5)), ("b", ["--range", "10:20"], range(10, 20)), ("c", ["--range", "290:"], range(290, 300)),
+        ("a", ["--head", "5"], range(5)), ("b", ["--range", "10:20"], range(10, 20)),
+        ("c", ["--range", "290:"], range(290, 300)),
         ("d", ["--stride", "7"], range(0, 300, 7)), ("e", ["--stride", "7", "--limit", "3"], range(0, 21, 7)),
     ):  # fmt: skip
         assert cli("sample", "vectors.fbin", f"{name}.npy", *option)[0] == 0
@@ -95,18 +114,3 @@ def test_formats_and_matrix(cli):
     assert "bins" in cli("formats")[1]
     pairs = json.loads(cli("formats", "--matrix", "--json")[1])
     assert pairs["bins"]["npy"] == "exact" and set(pairs) == set(pairs["npy"])
-
-
-def test_the_demo_ends_well(cli):
-    code, out, err = cli("demo", "--rows", "300")
-    assert code == 0, err
-    for expected in ("every format", "sample-as-is.fbin", "flipped", "the same bytes as before", "Done in"):
-        assert expected in out
-    assert "NOT the same" not in out
-
-
-def test_the_demo_works_without_a_compiler(process):
-    import os
-
-    done = process("demo", "--rows", "300", env={**os.environ, "POLYVEC_NO_NATIVE": "1"})
-    assert done.returncode == 0 and b"no compiled kernels" in done.stdout

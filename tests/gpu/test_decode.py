@@ -181,18 +181,18 @@ def test_nothing_heavy_is_imported_until_a_device_is_asked_for(tmp_path):
 
 def test_ranges_of_a_file_and_their_sums(tmp_path):
     from polyvec.kernels import available_paths, use_path
-    from polyvec.kernels.reads import read_ranges
+    from polyvec.kernels.reads import Filler
 
     data = np.random.default_rng(4).integers(0, 256, 1_000_003, dtype=np.uint8)
     (tmp_path / "f").write_bytes(data.tobytes())
     loads = np.array([[0, 1, 0], [1, 600_001, 16], [600_002, 399_999, 700_000], [5, 0, 9], [77, 63, 1_200_000], [9, 200, 1_200_100]])
-    with Source(tmp_path / "f") as source:
-        for path in available_paths():
-            out = np.zeros(1_300_000, np.uint8)
-            with use_path(path):
-                sums = read_ranges(source.fd, loads, out, check=True, threads=3)
-            for (offset, size, at), crc in zip(loads.tolist(), sums):
-                np.testing.assert_array_equal(out[at : at + size], data[offset : offset + size])
-                assert crc == crc32(data[offset : offset + size]), (path, size)
-            with use_path(path), pytest.raises(EOFError):
-                read_ranges(source.fd, np.array([[1_000_000, 4, 0]]), out, check=False, threads=2)
+    for path in available_paths():
+        with use_path(path), Source(tmp_path / "f") as source, Filler(source.fd, 3) as filler:
+            outs = [np.zeros(1_300_000, np.uint8) for _ in range(4)]
+            tickets = [filler.submit(loads, out, check=True) for out in outs]
+            for ticket, out in zip(tickets, outs):
+                for (offset, size, at), crc in zip(loads.tolist(), filler.wait(ticket)):
+                    np.testing.assert_array_equal(out[at : at + size], data[offset : offset + size])
+                    assert crc == crc32(data[offset : offset + size]), (path, size)
+            with pytest.raises(EOFError):
+                filler.wait(filler.submit(np.array([[1_000_000, 4, 0]]), outs[0], check=False))

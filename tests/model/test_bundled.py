@@ -66,3 +66,11 @@ def test_with_a_model_the_summaries_are_embedded(tmp_path: Path, monkeypatch: py
     )
     bundled.write_bundled(corpus, tmp_path / "again.xz")
     assert (tmp_path / "again.xz").stat().st_size > 100
+
+
+def test_fewer_entries_are_spread_over_all() -> None:
+    whole, part = bundled.read_bundled(), bundled.read_bundled(limit=30)
+    assert len(part.entries) == 30 and len({entry.module for entry in part.entries}) > 20
+    rows = [whole.entries.index(entry) for entry in part.entries]
+    np.testing.assert_array_equal(part.vectors, whole.vectors[rows])
+    assert bundled.spread_rows(3, 10) == [0, 1, 2] and bundled.spread_rows(0, 5) == []

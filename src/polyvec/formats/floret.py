@@ -39,6 +39,7 @@ class Floret(Format):
     title = "floret text table"
     suffixes = (".floret",)
     holds = Holds(many_columns=True, vocab=True, dtypes="float32")
+    demo = False  # holds subwords only
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         if HEADER.match(head):

@@ -41,6 +41,7 @@ class Ranges(Format):
     suffixes = SUFFIXES
     aliases = {"range": ""}  # noqa: RUF012
     holds = Holds(many_columns=True, own_columns=True, dtypes="counts int32, ids int32, distances float32")
+    demo = False  # holds search results, no vectors
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         nq, total, distances = _fit(head, size)

@@ -46,6 +46,7 @@ class Sparse(Format):
     suffixes = (".csr", ".spmat")
     aliases = {"csr": "", "spmat": "", "sparse": ""}  # noqa: RUF012
     holds = Holds(many_columns=True, dtypes="float32")
+    demo = False  # dense rows double in it
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         fits = len(head) >= HEADER.size and _expected(*_numbers(head)) == size

@@ -46,6 +46,7 @@ class Truth(Format):
     suffixes = OWN_SUFFIXES
     aliases = {"big-ann": "big-ann", "diskann": "diskann", "gt": "truth"}  # noqa: RUF012
     holds = Holds(many_columns=True, own_columns=True, dtypes="ids int32 uint32, distances float32")
+    demo = False  # holds search results, no vectors
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         fit = _fit(head, size)

@@ -5,6 +5,7 @@ The pipeline needs little: pinned bytes that NumPy can fill, device bytes, two s
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,12 +18,16 @@ class Memory(Protocol):
     """What the pipeline asks of a framework."""
 
     name: str
+    place_name: str  # which device, so that buffers can be kept for it
 
     def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
         """Page-locked bytes, and a NumPy view of them."""
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         """An array on the device."""
+
+    def running(self) -> AbstractContextManager[Any]:
+        """The context a load runs in."""
 
     def copy(self, host: Any, device: Any, size: int) -> Any:
         """Start copying ``size`` bytes; returns a mark that is passed when they have arrived."""
@@ -54,6 +59,7 @@ class TorchMemory:
             raise DeviceError("torch sees no CUDA device; check the driver (nvidia-smi), or load with device='cpu'")
         self.torch = torch
         self.device = torch.device(device)
+        self.place_name = str(self.device)
         with torch.cuda.device(self.device):
             self.copying = torch.cuda.Stream()
             self.decoding = torch.cuda.Stream()
@@ -71,11 +77,14 @@ class TorchMemory:
             raise DeviceError(f"the GPU has {free / 1e9:.1f} GB free and {size / 1e9:.1f} GB are needed; load fewer rows "
                               "(rows=), a narrower dtype, or stream with batches(device='cuda')") from None  # fmt: skip
 
+    def running(self) -> AbstractContextManager[Any]:
+        # The copying stream is the current one throughout: entering it for each copy costs as much as the copy's launch.
+        return self.torch.cuda.stream(self.copying)  # type: ignore[no-any-return]
+
     def copy(self, host: Any, device: Any, size: int) -> Any:
-        with self.torch.cuda.stream(self.copying):
-            device[:size].copy_(host[:size], non_blocking=True)
-            event = self.torch.cuda.Event()
-            event.record(self.copying)
+        device[:size].copy_(host[:size], non_blocking=True)
+        event = self.torch.cuda.Event()
+        event.record(self.copying)
         return event
 
     def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
@@ -112,6 +121,7 @@ class CupyMemory:
         if number >= count:
             raise DeviceError(f"{device}: there are {count} CUDA devices")
         self.cupy = cupy
+        self.place_name = f"cuda:{number}"
         cupy.cuda.Device(number).use()
         self.copying = cupy.cuda.Stream(non_blocking=True)
         self.decoding = cupy.cuda.Stream(non_blocking=True)
@@ -129,6 +139,9 @@ class CupyMemory:
             return self.cupy.empty(shape, kind)
         except self.cupy.cuda.memory.OutOfMemoryError as error:
             raise DeviceError(f"{error}; load fewer rows (rows=) or stream with batches(device='cuda')") from None
+
+    def running(self) -> AbstractContextManager[Any]:
+        return nullcontext()
 
     def copy(self, host: Any, device: Any, size: int) -> Any:
         device.data.copy_from_host_async(host.ctypes.data, size, self.copying)
@@ -159,6 +172,7 @@ class HostMemory:
     """torch tensors in ordinary memory: the pipeline without a GPU, for tests."""
 
     name = "host"
+    place_name = "cpu"
 
     def __init__(self) -> None:
         self.torch = import_torch()
@@ -169,6 +183,9 @@ class HostMemory:
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         return self.torch.empty(shape, dtype=getattr(self.torch, dtype))
+
+    def running(self) -> AbstractContextManager[Any]:
+        return nullcontext()
 
     def copy(self, host: Any, device: Any, size: int) -> Any:
         device[:size].copy_(host[:size])

