@@ -1,0 +1,129 @@
+"""Storage: the rows of words or subwords as a model holds them, dense or as product codes, mapped or in memory."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.codecs.product import Product
+from polyvec.core.blocks import Block
+from polyvec.core.columns import ArrayColumn, Column, FileColumn
+from polyvec.kernels import rows as row_kernels
+from polyvec.neighbors.codes import CodeSearch
+
+Floats = NDArray[np.float32]
+PARALLEL_BYTES = 64 << 20  # matrices of more are read by two threads
+
+
+class Storage:
+    """The rows of words or subwords: dense, or product codes. Read-only; what it gives out are copies."""
+
+    def __init__(self, column: Column, *, mmap: bool) -> None:
+        self.shape = column.shape
+        self.codec = column.codec if isinstance(column.codec, Product) else None
+        self.encoding = column.encoding
+        self.codes: NDArray[np.uint8] | None = None
+        self.norms: Floats | None = None
+        self.matrix: NDArray[Any] | None = None
+        if self.codec is not None:
+            self._load_codes(column, mmap)
+        else:
+            view = column.view() if mmap and isinstance(column, (FileColumn, ArrayColumn)) else None
+            self.matrix = _read_rows(column) if view is None else view
+            self.matrix.flags.writeable = False
+
+    def _load_codes(self, column: Column, mmap: bool) -> None:
+        extents = list(column.extents())
+        if mmap and isinstance(column, FileColumn) and len(extents) == 1:
+            source, extent = column.source, extents[0]
+            self.codes = source.view(extent.offset, extent.size).reshape(extent.rows, -1)
+            for part in extent.others:
+                self.norms = source.view(part.offset, 4 * extent.rows).view("<f4")
+            return
+        parts = [block.parts for block in column.blocks()]
+        assert self.codec is not None
+        empty = np.empty((0, self.codec.parts_count), np.uint8)
+        self.codes = np.concatenate([part["codes"] for part in parts]) if parts else empty
+        if self.codec.norms:
+            self.norms = np.concatenate([part["norms"] for part in parts]) if parts else np.empty(0, np.float32)
+
+    @property
+    def quantized(self) -> bool:
+        """Whether rows are product codes."""
+        return self.codec is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows as they are stored."""
+        held = self.matrix if self.codes is None else self.codes
+        assert held is not None
+        return held.nbytes + (0 if self.norms is None else self.norms.nbytes)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def column(self, name: str) -> Column:
+        """The rows as a column, to write them."""
+        if self.codec is None or self.codes is None:
+            assert self.matrix is not None
+            return ArrayColumn(name, self.matrix)
+        parts: dict[str, NDArray[Any]] = {"codes": self.codes}
+        if self.norms is not None:
+            parts["norms"] = self.norms
+        return ArrayColumn(name, self.codes, codec=self.codec, parts=parts, shape=self.shape, encoding="pq")
+
+    def take(self, rows: Any) -> NDArray[Any]:
+        """Rows by number or slice, as a new array."""
+        index = rows if isinstance(rows, slice) else np.asarray(rows, np.int64)
+        if self.matrix is not None:
+            if isinstance(index, slice) or self.matrix.dtype != np.float32:
+                return np.array(self.matrix[index])
+            return row_kernels.take(self.matrix, index)
+        assert self.codec is not None and self.codes is not None
+        parts: dict[str, NDArray[Any]] = {"codes": np.ascontiguousarray(self.codes[index])}
+        if self.norms is not None:
+            parts["norms"] = np.ascontiguousarray(self.norms[index])
+        return self.codec.decode(Block(-1, parts, self.codec, len(parts["codes"])))
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        if isinstance(key, (int, np.integer)):
+            row = int(key) + (len(self) if key < 0 else 0)
+            if not 0 <= row < len(self):
+                raise IndexError(f"row {key} of {len(self)}")
+            return np.array(self.matrix[row]) if self.matrix is not None else self.take([row])[0]
+        return self.take(key)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array = self[:]
+        return array if dtype is None else array.astype(dtype)
+
+    def code_search(self) -> CodeSearch:
+        """Search over the codes as they are."""
+        assert self.codec is not None and self.codes is not None
+        return CodeSearch(self.codec, self.codes)
+
+    def floats(self) -> Floats:
+        """The dense matrix as float32, mapped where it is so in the file. Not for writing."""
+        assert self.matrix is not None
+        return np.ascontiguousarray(self.matrix, np.float32)
+
+
+def _read_rows(column: Column) -> NDArray[Any]:
+    """All rows in memory. Large raw ones are read by two threads: fresh pages cost as much as the bytes themselves."""
+    extents = list(column.extents()) if isinstance(column, FileColumn) else []
+    plain = len(extents) == 1 and extents[0].codec.name == "raw" and extents[0].stride is None
+    if not plain or not isinstance(column, FileColumn) or column.nbytes < PARALLEL_BYTES:
+        return column.to_numpy()
+    source, offset = column.source, extents[0].offset
+    rows = np.empty(column.shape, column.dtype)
+    half = column.rows // 2
+    width = column.nbytes // column.rows
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(source.read_into, offset, rows[:half])
+        second = pool.submit(source.read_into, offset + half * width, rows[half:])
+        first.result()
+        second.result()
+    return rows
