@@ -91,8 +91,10 @@ def run_one(vectors: np.ndarray, out: np.ndarray, compression: str, folder: Path
     size = vectors.nbytes
     packers: dict[str, Work] = {
         "ours": lambda: cvc.pack_cvc(vectors, ours, compression=compression, durable=False),
-        "stream": lambda: cvc.pack_cvc(iter(np.array_split(vectors, 20)), folder / "s.cvc", compression=compression, durable=False),
-    }  # fmt: skip
+        "stream": lambda: cvc.pack_cvc(
+            iter(np.array_split(vectors, 20)), folder / "s.cvc", compression=compression, durable=False
+        ),
+    }
     if peer is not None:
         packers["peer"] = lambda: quiet(peer.pack_cvc, vectors, str(theirs), compression=compression)
     packed = race(packers, max(2, rounds // 2))
@@ -113,8 +115,9 @@ def run_one(vectors: np.ndarray, out: np.ndarray, compression: str, folder: Path
         assert np.array_equal(quiet(peer.load_cvc, str(theirs)), cvc.load_cvc(ours))
     peers = {"fp16": 15, "int8": 9}[compression]
     line(f"{compression}: memcpy, 2 threads", size, loaded["memcpy"])
-    line(f"{compression}: load, CRC, out=", size, loaded["ours"], ratio("memcpy", loaded["ours"], loaded["memcpy"], 0.5),
-         *([times("peer", loaded["ours"], loaded["peer"], peers)] if "peer" in loaded else []))  # fmt: skip
+    against = [times("peer", loaded["ours"], loaded["peer"], peers)] if "peer" in loaded else []
+    against.insert(0, ratio("memcpy", loaded["ours"], loaded["memcpy"], 0.5))
+    line(f"{compression}: load, CRC, out=", size, loaded["ours"], *against)
     line(f"{compression}: a plain copy, fresh", size, loaded["copy"])
     line(
         f"{compression}: load, CRC, fresh", size, loaded["fresh"], ratio("a copy", loaded["fresh"], loaded["copy"], 0.8)

@@ -3,7 +3,8 @@
     python benchmarks/hdf5.py [--small]
 
 Prints seconds (best of three, in turn) and ratios. Ours include the sample that the receipt's loss is measured on;
-neither compresses nor syncs. The claim: at most 1.2 times h5py.
+neither compresses nor syncs. The claim: at most 1.2 times h5py, at 200k rows:
+the sample costs the same in a small run and weighs more.
 """
 
 from __future__ import annotations

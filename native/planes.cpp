@@ -8,7 +8,12 @@
 #include <cstring>
 #include <mutex>
 
+#if (defined(__x86_64__) || defined(_M_X64)) && (defined(__GNUC__) || defined(__clang__))
+#include <immintrin.h>
+#endif
+
 #include "buffers.hpp"
+#include "dispatch.hpp"
 #include "threads.hpp"
 
 namespace nb = nanobind;
@@ -104,11 +109,97 @@ void unpack_codes(const std::uint8_t *from, const std::uint8_t *stop, std::size_
 
 using PackCodes = void (*)(const std::uint8_t *, std::size_t, std::uint8_t *, const std::uint8_t *);
 using UnpackCodes = void (*)(const std::uint8_t *, const std::uint8_t *, std::size_t, std::uint8_t *);
-constexpr PackCodes pack_by_bits[9] = {nullptr,       pack_codes<1>, pack_codes<2>, pack_codes<3>, pack_codes<4>,
+constexpr PackCodes pack_table[9] = {nullptr,       pack_codes<1>, pack_codes<2>, pack_codes<3>, pack_codes<4>,
                                        pack_codes<5>, pack_codes<6>, pack_codes<7>, nullptr};
-constexpr UnpackCodes unpack_by_bits[9] = {nullptr,         unpack_codes<1>, unpack_codes<2>,
+constexpr UnpackCodes unpack_table[9] = {nullptr,         unpack_codes<1>, unpack_codes<2>,
                                            unpack_codes<3>, unpack_codes<4>, unpack_codes<5>,
                                            unpack_codes<6>, unpack_codes<7>, nullptr};
+
+PackCodes pack_by_bits(unsigned bits) { return pack_table[bits]; }
+UnpackCodes unpack_by_bits(unsigned bits) { return unpack_table[bits]; }
+
+#if POLYVEC_X86
+// One instruction gathers or spreads the bits of eight codes.
+__attribute__((target("bmi2"))) void pack_bmi2(const std::uint8_t *codes, std::size_t n, std::uint8_t *to,
+                                                const std::uint8_t *stop, unsigned bits) {
+    const std::uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
+    for (; n >= group && to + 8 <= stop; codes += group, to += bits, n -= group) {
+        std::uint64_t word;
+        std::memcpy(&word, codes, 8);
+        word = swap_bytes(_pext_u64(swap_bytes(word), mask) << (64 - 8 * bits));
+        std::memcpy(to, &word, 8);
+    }
+    pack_by_bits(bits)(codes, n, to, stop);
+}
+__attribute__((target("bmi2"))) void unpack_bmi2(const std::uint8_t *from, const std::uint8_t *stop, std::size_t n,
+                                                  std::uint8_t *codes, unsigned bits) {
+    const std::uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
+    for (; n >= group && from + 8 <= stop; codes += group, from += bits, n -= group) {
+        std::uint64_t word;
+        std::memcpy(&word, from, 8);
+        word = swap_bytes(_pdep_u64(swap_bytes(word) >> (64 - 8 * bits), mask));
+        std::memcpy(codes, &word, 8);
+    }
+    unpack_by_bits(bits)(from, stop, n, codes);
+}
+bool has_bmi2() {
+    static const bool found = __builtin_cpu_supports("bmi2") != 0;
+    return found && current_cpu() >= Cpu::avx2;
+}
+#endif
+
+void pack_any(const std::uint8_t *codes, std::size_t n, std::uint8_t *to, const std::uint8_t *stop, unsigned bits) {
+#if POLYVEC_X86
+    if (has_bmi2()) return pack_bmi2(codes, n, to, stop, bits);
+#endif
+    pack_by_bits(bits)(codes, n, to, stop);
+}
+
+void unpack_any(const std::uint8_t *from, const std::uint8_t *stop, std::size_t n, std::uint8_t *codes, unsigned bits) {
+#if POLYVEC_X86
+    if (has_bmi2()) return unpack_bmi2(from, stop, n, codes, bits);
+#endif
+    unpack_by_bits(bits)(from, stop, n, codes);
+}
+
+#if defined(__GNUC__) || defined(__clang__)
+#define POLYVEC_INLINE inline __attribute__((always_inline))
+#else
+#define POLYVEC_INLINE inline
+#endif
+
+// The loops that touch every value, once for any machine and once for wider registers.
+POLYVEC_INLINE void split_loop(const std::uint8_t *at, std::size_t n, std::uint8_t *to) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = at[i * 4];
+}
+POLYVEC_INLINE void join_loop(const std::uint8_t *const *bytes, std::size_t n, std::uint32_t *to) {
+    const std::uint8_t *b0 = bytes[0], *b1 = bytes[1], *b2 = bytes[2], *b3 = bytes[3];
+    for (std::size_t i = 0; i < n; ++i)
+        to[i] = std::uint32_t{b0[i]} | std::uint32_t{b1[i]} << 8 | std::uint32_t{b2[i]} << 16 | std::uint32_t{b3[i]} << 24;
+}
+#if POLYVEC_X86
+__attribute__((target("avx2"))) void split_avx2(const std::uint8_t *at, std::size_t n, std::uint8_t *to) {
+    split_loop(at, n, to);
+}
+__attribute__((target("avx2"))) void join_avx2(const std::uint8_t *const *bytes, std::size_t n, std::uint32_t *to) {
+    join_loop(bytes, n, to);
+}
+bool wide() { return current_cpu() >= Cpu::avx2; }
+#endif
+
+void split_bytes(const std::uint8_t *at, std::size_t n, std::uint8_t *to) {
+#if POLYVEC_X86
+    if (wide()) return split_avx2(at, n, to);
+#endif
+    split_loop(at, n, to);
+}
+
+void join_bytes(const std::uint8_t *const *bytes, std::size_t n, std::uint32_t *to) {
+#if POLYVEC_X86
+    if (wide()) return join_avx2(bytes, n, to);
+#endif
+    join_loop(bytes, n, to);
+}
 
 // Packs plane `plane` of the values: table[byte] is its code of `bits` bits.
 void planes_pack(nb::handle src_object, int plane, int bits, nb::handle table_object, nb::handle out_object,
@@ -133,10 +224,10 @@ void planes_pack(nb::handle src_object, int plane, int bits, nb::handle table_ob
             const std::size_t count = std::min(stretch, end - first);
             const std::uint8_t *at = src.data() + first * 4 + plane;
             std::uint8_t *to = width == 8 ? out.data() + first : local;
-            for (std::size_t i = 0; i < count; ++i) to[i] = at[i * 4];
+            split_bytes(at, count, to);
             if (!same)
                 for (std::size_t i = 0; i < count; ++i) to[i] = codes[to[i]];
-            if (width < 8) pack_by_bits[width](local, count, out.data() + first / 8 * width, stop);
+            if (width < 8) pack_any(local, count, out.data() + first / 8 * width, stop, width);
         }
     });
 }
@@ -187,7 +278,7 @@ bool planes_unpack(nb::handle src_object, std::size_t a, std::size_t b, std::siz
                 if (width[p] == 8)
                     codes = from[p] + first;
                 else
-                    unpack_by_bits[width[p]](from[p] + first / 8 * width[p], stops[p], count, local[p]);
+                    unpack_any(from[p] + first / 8 * width[p], stops[p], count, local[p], width[p]);
                 if (!whole[p]) {
                     std::uint8_t most = 0;
                     for (std::size_t i = 0; i < count; ++i) most = codes[i] > most ? codes[i] : most;
@@ -199,10 +290,7 @@ bool planes_unpack(nb::handle src_object, std::size_t a, std::size_t b, std::siz
                     bytes[p] = local[p];
                 }
             }
-            const std::uint8_t *b0 = bytes[0], *b1 = bytes[1], *b2 = bytes[2], *b3 = bytes[3];
-            for (std::size_t i = 0; i < count; ++i)
-                values[i] = std::uint32_t{b0[i]} | std::uint32_t{b1[i]} << 8 | std::uint32_t{b2[i]} << 16 |
-                            std::uint32_t{b3[i]} << 24;
+            join_bytes(bytes, count, values);
             std::memcpy(out.data() + first * 4, values, count * 4);
         }
         if (flawed) good = false;

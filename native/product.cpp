@@ -69,12 +69,6 @@ int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut o
     return -1;
 }
 
-#if defined(__x86_64__)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
-#endif
-
 // out = rows . turn, each value summed over the rows' components in order: so one row gives what many give.
 CLONES void rotate_range(const float *rows, const float *turn, float *out, size_t start, size_t stop, size_t dim) {
     constexpr size_t wide = 64;
@@ -199,29 +193,38 @@ bool can_scan_packed() {
 }
 
 #if defined(__x86_64__)
-// The integer sums of 64 rows: each part's 256 one-byte entries sit in four registers.
-__attribute__((target("avx512f,avx512bw,avx512vbmi"))) void sum_group(const uint8_t *codes, const uint8_t *tables,
-                                                                     size_t parts, uint32_t *sums) {
+// The integer sums of N groups of 64 rows: each part's 256 one-byte entries sit in four registers, loaded once for all.
+template <int N>
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) void sum_groups(const uint8_t *codes, const uint8_t *tables,
+                                                                      size_t parts, uint32_t *sums) {
     const __m512i low_byte = _mm512_set1_epi16(0xFF);
-    for (int i = 0; i < 64; i += 16) _mm512_storeu_si512(sums + i, _mm512_setzero_si512());
+    std::memset(sums, 0, N * 64 * sizeof(uint32_t));
     for (size_t from = 0; from < parts; from += 256) { // 256 x 255 still fits 16 bits
         size_t to = std::min(parts, from + 256);
-        __m512i even = _mm512_setzero_si512(), odd = _mm512_setzero_si512();
+        __m512i even[N], odd[N];
+        for (int g = 0; g < N; ++g) even[g] = odd[g] = _mm512_setzero_si512();
         for (size_t p = from; p < to; ++p) {
             const uint8_t *t = tables + p * 256;
-            __m512i code = _mm512_loadu_si512(codes + p * 64);
-            __m512i low = _mm512_permutex2var_epi8(_mm512_loadu_si512(t), code, _mm512_loadu_si512(t + 64));
-            __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(t + 128), code, _mm512_loadu_si512(t + 192));
-            __m512i value = _mm512_mask_blend_epi8(_mm512_movepi8_mask(code), low, high);
-            even = _mm512_add_epi16(even, _mm512_and_si512(value, low_byte));
-            odd = _mm512_add_epi16(odd, _mm512_srli_epi16(value, 8));
+            const __m512i t0 = _mm512_loadu_si512(t), t1 = _mm512_loadu_si512(t + 64);
+            const __m512i t2 = _mm512_loadu_si512(t + 128), t3 = _mm512_loadu_si512(t + 192);
+            for (int g = 0; g < N; ++g) {
+                const uint8_t *at = codes + ((size_t)g * parts + p) * 64;
+                _mm_prefetch(reinterpret_cast<const char *>(at + (size_t)N * parts * 64), _MM_HINT_T1);
+                __m512i code = _mm512_loadu_si512(at);
+                __m512i low = _mm512_permutex2var_epi8(t0, code, t1), high = _mm512_permutex2var_epi8(t2, code, t3);
+                __m512i value = _mm512_mask_blend_epi8(_mm512_movepi8_mask(code), low, high);
+                even[g] = _mm512_add_epi16(even[g], _mm512_and_si512(value, low_byte));
+                odd[g] = _mm512_add_epi16(odd[g], _mm512_srli_epi16(value, 8));
+            }
         }
-        alignas(64) uint16_t e[32], o[32];
-        _mm512_store_si512(e, even);
-        _mm512_store_si512(o, odd);
-        for (int i = 0; i < 32; ++i) {
-            sums[2 * i] += e[i];
-            sums[2 * i + 1] += o[i];
+        for (int g = 0; g < N; ++g) {
+            alignas(64) uint16_t e[32], o[32];
+            _mm512_store_si512(e, even[g]);
+            _mm512_store_si512(o, odd[g]);
+            for (int i = 0; i < 32; ++i) {
+                sums[g * 64 + 2 * i] += e[i];
+                sums[g * 64 + 2 * i + 1] += o[i];
+            }
         }
     }
 }
@@ -243,13 +246,17 @@ nb::ndarray<nb::numpy, int64_t> scan_packed(nb::ndarray<const uint8_t, nb::ndim<
     {
         nb::gil_scoped_release free_threads;
         spread(groups, threads, 128, [=, &best](size_t start, size_t stop, size_t thread) {
-            uint32_t sums[64];
-            float scores[64];
-            for (size_t g = start; g < stop; ++g) {
-                sum_group(data + g * parts * 64, table, parts, sums);
-                size_t n = std::min<size_t>(64, count - g * 64);
+            constexpr size_t many = 4;
+            uint32_t sums[64 * many];
+            float scores[64 * many];
+            for (size_t g = start; g < stop;) {
+                size_t groups_now = g + many <= stop ? many : 1;
+                if (groups_now == many) sum_groups<many>(data + g * parts * 64, table, parts, sums);
+                else sum_groups<1>(data + g * parts * 64, table, parts, sums);
+                size_t n = std::min<size_t>(64 * groups_now, count - g * 64);
                 for (size_t i = 0; i < n; ++i) scores[i] = (base + step * (float)sums[i]) * weight[g * 64 + i];
                 best[thread].push(scores, n, (int64_t)(g * 64));
+                g += groups_now;
             }
         });
         for (size_t t = 1; t < best.size(); ++t) best[0].merge(best[t]);

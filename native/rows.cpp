@@ -6,9 +6,6 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
 #endif
 
 namespace {
@@ -219,7 +216,7 @@ nb::ndarray<nb::numpy, int64_t> scan_codes(Codes codes, Floats scales,
                 size_t n = std::min<size_t>(512, stop - from);
                 for (size_t i = 0; i < n; ++i) {
                     const uint8_t *row = data + (from + i) * dim;
-                    for (size_t b = 0; b < dim; b += 64) __builtin_prefetch(row + 8 * dim + b);
+                    for (size_t b = 0; b < dim; b += 64) __builtin_prefetch(row + 16 * dim + b, 0, 2);
                     scores[i] = (float)(product(row, q, dim) - offset) * scale[from + i] * query_scale;
                 }
                 parts[thread].push(scores, n, (int64_t)from);
@@ -300,7 +297,7 @@ nb::list scan_codes_many(Codes codes, Floats scales,
                 size_t n = std::min(step, stop - from);
                 for (size_t i = 0; i < n; ++i) {
                     const uint8_t *row = data + (from + i) * dim;
-                    for (size_t b = 0; b < dim; b += 64) __builtin_prefetch(row + 8 * dim + b);
+                    for (size_t b = 0; b < dim; b += 64) __builtin_prefetch(row + 16 * dim + b, 0, 2);
                     size_t q = 0;
 #if defined(__x86_64__)
                     for (; wide && q + 4 <= asked; q += 4)

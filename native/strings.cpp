@@ -414,6 +414,7 @@ bool parse_float(const char *p, const char *end, float &out) {
         ++p;
         if (p < end && (*p == '-' || *p == '+')) return false;
     }
+#if defined(__cpp_lib_to_chars)
     auto [last, problem] = std::from_chars(p, end, out);
     if (problem == std::errc::result_out_of_range) { // overflow is infinite, underflow zero, as in Python
         std::string copy(p, last);
@@ -421,6 +422,13 @@ bool parse_float(const char *p, const char *end, float &out) {
         return last == end;
     }
     return problem == std::errc() && last == end && p < end;
+#else // a library without floats in <charconv>: the same numbers by way of the C library
+    if (p == end || blank((uint8_t)*p) || std::memchr(p, 'x', end - p) || std::memchr(p, 'X', end - p)) return false;
+    std::string copy(p, end);
+    char *stop;
+    out = std::strtof(copy.c_str(), &stop);
+    return stop == copy.c_str() + copy.size();
+#endif
 }
 
 // `dim` numbers from each offset on, correctly rounded to float32; the index of the first bad one, or -1.

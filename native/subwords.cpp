@@ -217,6 +217,10 @@ inline double squared(const float *x, size_t dim) {
     return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
+CLONES void add(float *sum, const float *row, size_t dim) {
+    for (size_t d = 0; d < dim; ++d) sum[d] += row[d];
+}
+
 // out[i] = own row (where `own` is given) + the rows indices[splits[i]:splits[i+1]] (-1 skipped), in that order;
 // `mean` divides by how many were added, `normalize` then by the length, which goes to `norms`. Zero stays zero.
 void sum_rows(Matrix matrix, Longs indices, Longs splits, nb::object own_rows, bool mean, bool normalize, MatrixOut out,
@@ -242,6 +246,7 @@ void sum_rows(Matrix matrix, Longs indices, Longs splits, nb::object own_rows, b
     float *sums = out.data(), *lengths = norms.data();
     nb::gil_scoped_release free_threads;
     spread(count, threads, 256, [=](size_t start, size_t stop, size_t) {
+        constexpr int64_t ahead = 3;
         for (size_t i = start; i < stop; ++i) {
             float *sum = sums + i * dim;
             size_t added = 0;
@@ -252,13 +257,13 @@ void sum_rows(Matrix matrix, Longs indices, Longs splits, nb::object own_rows, b
                 std::memset(sum, 0, dim * sizeof(float));
             }
             for (int64_t j = at[i]; j < at[i + 1]; ++j) {
-                if (j + 6 < at[stop] && index[j + 6] >= 0) {
-                    const char *soon = reinterpret_cast<const char *>(data + (size_t)index[j + 6] * dim);
-                    for (size_t b = 0; b < dim * sizeof(float); b += 64) __builtin_prefetch(soon + b);
+                if (j + ahead < at[stop] && index[j + ahead] >= 0) { // into the second cache: the first holds too few misses
+                    const char *soon = reinterpret_cast<const char *>(data + (size_t)index[j + ahead] * dim);
+                    for (size_t b = 0; b < dim * sizeof(float); b += 64) __builtin_prefetch(soon + b, 0, 2);
                 }
                 if (index[j] < 0) continue;
                 const float *row = data + (size_t)index[j] * dim;
-                for (size_t d = 0; d < dim; ++d) sum[d] += row[d];
+                add(sum, row, dim);
                 ++added;
             }
             if (mean && added) {

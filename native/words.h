@@ -10,6 +10,13 @@
 #include <thread>
 #include <vector>
 
+// One function, compiled for several instruction sets and chosen when the module is loaded; needs glibc's resolver.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__)
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
+
 namespace nb = nanobind;
 
 namespace words {

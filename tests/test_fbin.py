@@ -1,9 +1,8 @@
-"""polyvec.fbin: names, arguments and result keys of the FBIN/IBIN document, its guarantees, and its reference's faults."""
+"""polyvec.fbin: names, arguments and result keys of the FBIN/IBIN document, and its guarantees."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 import warnings
 
@@ -26,7 +25,7 @@ def path(tmp_path, data):
 
 
 def no_temp_files(folder):
-    return not [name for name in os.listdir(folder) if name.endswith(".polyvec-tmp")]
+    return not [path for path in folder.iterdir() if path.name.endswith(".polyvec-tmp")]
 
 
 def test_the_bytes_are_those_of_the_document(path, data):
@@ -254,8 +253,14 @@ def test_float64_npy_is_rounded_to_float32(tmp_path, data):
 def test_hdf5_holds_the_same_rows(path, tmp_path, data, compression):
     h5py = pytest.importorskip("h5py")
     calls = []
-    result = fbin.convert_fbin_to_hdf5(path, tmp_path / "o.h5", dataset_name="x", chunk_size=30, compression=compression,
-                                       progress_callback=lambda *a: calls.append(a))  # fmt: skip
+    result = fbin.convert_fbin_to_hdf5(
+        path,
+        tmp_path / "o.h5",
+        dataset_name="x",
+        chunk_size=30,
+        compression=compression,
+        progress_callback=lambda *a: calls.append(a),
+    )
     assert result["dataset_name"] == "x" and result["compression"] == compression and calls[-1] == (100, 100)
     with h5py.File(tmp_path / "o.h5") as file:
         np.testing.assert_array_equal(file["x"][:], data)

@@ -147,6 +147,8 @@ def test_duplicates_are_an_error_that_says_how_to_go_on(tmp_path: Path) -> None:
     pv.write(tmp_path / "d.fifu", vectors(3, 2), vocab=["a", "b", "a"], durable=False)
     with pytest.raises(Corrupt, match=r"stands twice.*duplicates='first'"):
         finalfusion.load(tmp_path / "d.fifu").embedding("b")
+    with pytest.raises(Corrupt, match="word 2"):
+        finalfusion.load(tmp_path / "d.fifu", mmap=False)
     model = finalfusion.load(tmp_path / "d.fifu", duplicates="first")
     assert model.embedding("a").tobytes() == model.storage[0].tobytes()
     pv.write(tmp_path / "d.txt", vectors(3, 2), vocab=["a", "b", "a"], durable=False)

@@ -16,8 +16,8 @@ import pytest
 import polyvec as pv
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("h5py", "pyarrow", "faiss", "tokenizers", "safetensors", "onnxruntime", "onnx", "openvino", "starlette", "uvicorn",
-          "torch", "triton", "cupy", "playwright", "polars", "duckdb")  # fmt: skip
+EXTRAS = ("h5py", "pyarrow", "faiss", "tokenizers", "safetensors", "onnxruntime", "onnx", "openvino", "starlette",
+          "uvicorn", "torch", "triton", "cupy", "playwright", "polars", "duckdb")  # fmt: skip
 BLOCK = f"import sys\nfor name in {EXTRAS!r}: sys.modules[name] = None\n"
 
 
@@ -62,7 +62,11 @@ def test_errors_are_what_callers_expect():
         assert issubclass(getattr(pv, name), pv.FormatError)
 
 
-MODULES = [m.name for m in pkgutil.walk_packages(pv.__path__, "polyvec.") if m.name not in ("polyvec.__main__", "polyvec._native")]
+MODULES = [
+    m.name
+    for m in pkgutil.walk_packages(pv.__path__, "polyvec.")
+    if m.name not in ("polyvec.__main__", "polyvec._native")
+]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -94,6 +98,11 @@ def test_modules_stay_small():
 def test_the_repository_speaks_of_itself_alone():
     """No path of a machine, no registry host."""
     words = ("/work/" + "main", "/work/" + "shared", "pypi." + "org", "registry.npmjs" + ".org")
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py")]:
+    for path in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("src/**/*.py"),
+        *ROOT.glob("tests/**/*.py"),
+    ]:
         text = path.read_text()
         assert not [w for w in words if w in text], path

@@ -203,7 +203,12 @@ class MMapCVCLoader:
 
     def open(self) -> MMapCVCLoader:
         """Open the file; entering the context does too."""
-        self._file = File(Source(self.path), "cpu", "torch", "auto", "raise", 0.0, None)
+        source = Source(self.path)
+        try:
+            self._file = File(source, "cpu", "torch", "auto", "raise", 0.0, None)
+        except BaseException:
+            source.close()
+            raise
         return self
 
     def close(self) -> None:

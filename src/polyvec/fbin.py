@@ -44,7 +44,7 @@ MB = 1024 * 1024
 
 
 class FBINReader:
-    """Reads an FBIN file. A size that does not fit the header gives a `SizeMismatchWarning`, or with ``strict`` an error.
+    """Reads an FBIN file. A size that does not fit the header is a `SizeMismatchWarning`, with ``strict`` an error.
 
     Rows that the file does not hold are never read: of a cut file the whole rows that exist are there.
     With ``mmap_mode`` rows are copied out of a mapping, otherwise they are read.
@@ -435,7 +435,9 @@ def convert_fbin_to_hdf5(
         with Sink(output_path, inputs=[input_path]) as sink:
             chunks = (max(1, min(chunk_size, column.rows)), collection.dim) if compression and column.rows else None
             with h5py.File(sink.temp_path, "w", locking=False) as file:
-                dataset = file.create_dataset(dataset_name, column.shape, column.dtype, chunks=chunks, compression=compression)
+                dataset = file.create_dataset(
+                    dataset_name, column.shape, column.dtype, chunks=chunks, compression=compression
+                )
                 for block in column.blocks(chunk_size, reuse=True):
                     dataset[block.start : block.start + block.rows] = block.decode()
                     if progress_callback:

@@ -134,17 +134,17 @@ class Storage:
         return ArrayColumn(name, self.codes, codec=self.codec, parts=parts, shape=self.shape, encoding="pq")
 
     def take(self, rows: Any) -> NDArray[Any]:
-        """Rows by number, as a new array."""
-        index = np.asarray(rows, np.int64)
+        """Rows by number or slice, as a new array."""
+        index = rows if isinstance(rows, slice) else np.asarray(rows, np.int64)
         if self.matrix is not None:
-            if self.matrix.dtype == np.float32:
-                return row_kernels.take(self.matrix, index)
-            return np.array(self.matrix[index])
+            if isinstance(index, slice) or self.matrix.dtype != np.float32:
+                return np.array(self.matrix[index])
+            return row_kernels.take(self.matrix, index)
         assert self.codec is not None and self.codes is not None
         parts: dict[str, NDArray[Any]] = {"codes": np.ascontiguousarray(self.codes[index])}
         if self.norms is not None:
             parts["norms"] = np.ascontiguousarray(self.norms[index])
-        return self.codec.decode(Block(0, parts, self.codec, len(index)))
+        return self.codec.decode(Block(-1, parts, self.codec, len(parts["codes"])))
 
     def __getitem__(self, key: Any) -> NDArray[Any]:
         if isinstance(key, (int, np.integer)):
@@ -152,8 +152,6 @@ class Storage:
             if not 0 <= row < len(self):
                 raise IndexError(f"row {key} of {len(self)}")
             return np.array(self.matrix[row]) if self.matrix is not None else self.take([row])[0]
-        if isinstance(key, slice):
-            return self.take(np.arange(*key.indices(len(self))))
         return self.take(key)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -195,6 +193,9 @@ class Embeddings:
         self._norms: Floats | None = None if norms is None else norms.to_numpy()
         if not mmap:
             self._collection = self._in_memory(collection)
+            self.vocab.duplicates  # noqa: B018  (a full load has its index; a mapped one builds it on the first look-up)
+            if unique:
+                self._check_unique()
         self._search: RowSearch | CodeSearch | None = None
 
     def _in_memory(self, collection: Collection) -> Collection:

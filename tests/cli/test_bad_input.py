@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import struct
@@ -14,7 +15,7 @@ import pytest
 
 
 def files(folder):
-    return {name: (folder / name).read_bytes() for name in os.listdir(folder) if (folder / name).is_file()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 def fvecs(rows):
@@ -42,7 +43,8 @@ def test_a_bad_file_is_one_clear_line_and_exit_1(cli, folder, command, name):
     (folder / name).write_bytes(content)
     (folder / "old.fbin").write_bytes(b"old")
     before = files(folder)
-    rest = {"convert": ["old.fbin", "-f"], "merge": ["-O", "old.fbin", "-f"], "split": ["old.fbin", "--parts", "1", "-f"],
+    rest = {"convert": ["old.fbin", "-f"], "merge": ["-O", "old.fbin", "-f"],
+            "split": ["old.fbin", "--parts", "1", "-f"],
             "sample": ["old.fbin", "--head", "1", "-f"]}.get(command, [])  # fmt: skip
     code, out, err = cli(command, name, *rest)
     assert code == 1
@@ -128,8 +130,8 @@ def test_interrupting_a_conversion_cleans_up(folder):
         "import os, signal, sys\n"
         "from polyvec.core.sinks import Sink\n"
         "plain = Sink.copy_from\n"
-        "def slow(self, *a):\n"
-        "    plain(self, *a); print('writing', flush=True); import time; time.sleep(20)\n"
+        "def slow(self, *a, **k):\n"
+        "    plain(self, *a, **k); print('writing', flush=True); import time; time.sleep(20)\n"
         "Sink.copy_from = slow\n"
         "from polyvec.cli import run\n"
         "sys.exit(run(['convert', 'vectors.fbin', 'old.npy', '-f']))\n"
@@ -141,4 +143,99 @@ def test_interrupting_a_conversion_cleans_up(folder):
     _, err = child.communicate(timeout=20)
     assert child.returncode == 130 and "interrupted" in err and "Traceback" not in err
     assert (folder / "old.npy").read_bytes() == b"old"
-    assert not [n for n in os.listdir(folder) if "polyvec-tmp" in n]
+    assert not [path for path in folder.iterdir() if "polyvec-tmp" in path.name]
+
+
+@pytest.mark.parametrize("command", ["convert", "sample", "split"])
+def test_a_shard_of_the_input_is_no_output(cli, folder, command):
+    before = files(folder)
+    target = {"split": "shard.fbin"}.get(command, "shard-00001-of-00003.fbin")
+    rest = {"sample": ["--head", "3"], "split": ["--parts", "3"]}.get(command, [])
+    code, _, err = cli(command, "shard-*.fbin", target, "-f", *rest)
+    assert code == 2 and "the output is also an input" in err
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize("command", ["convert", "merge", "sample", "split"])
+def test_a_dry_run_refuses_an_output_that_the_run_would_refuse(cli, folder, command):
+    rest = {"merge": ["-O"], "sample": ["--head", "3"], "split": ["--rows", "300"]}.get(command, [])
+    (folder / "queries-00000-of-00001.fbin").write_bytes(b"old")
+    for more in (["--dry-run"], []):
+        code, _, err = cli(command, "vectors.fbin", *rest, "queries.fbin", *more)
+        assert code == 2 and "the output exists; use --force" in err
+
+
+def test_a_pipe_is_not_replaced_by_a_file(cli, folder):
+    """As root, /dev/null would be gone for everyone."""
+    os.mkfifo(folder / "pipe.npy")
+    for more in ([], ["-f"], ["-f", "--dry-run"]):
+        code, _, err = cli("convert", "vectors.fbin", "pipe.npy", *more)
+        assert code == 2 and "a device or a pipe" in err and "write to -" in err
+    assert (folder / "pipe.npy").is_fifo()
+
+
+def test_a_split_that_cannot_end_leaves_no_shard(cli, folder):
+    (folder / "o-00002-of-00003.fbin").write_bytes(b"old")
+    before = files(folder)
+    code, _, err = cli("split", "vectors.fbin", "o.fbin", "--parts", "3")
+    assert code == 2 and "o-00002-of-00003.fbin: the output exists" in err
+    assert files(folder) == before
+
+
+def test_an_interrupted_split_takes_its_shards_back(cli, folder, monkeypatch):
+    from polyvec.verbs import split
+
+    plain, calls = split.write_collection, []
+
+    def write(path, *rest, **options):
+        calls.append(path)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return plain(path, *rest, **options)
+
+    monkeypatch.setattr(split, "write_collection", write)
+    before = files(folder)
+    code, _, err = cli("split", "vectors.fbin", "o.fbin", "--parts", "4")
+    assert code == 130 and "nothing was left behind" in err and len(calls) == 3
+    assert files(folder) == before
+
+
+def test_one_missing_file_does_not_hide_the_others(cli, folder):
+    code, out, err = cli("verify", "vectors.fbin", "none.fbin", ".", "queries.fbin")
+    assert code == 1 and err == ""
+    assert "ok  vectors.fbin" in out and "ok  queries.fbin" in out
+    assert "none.fbin: no such file" in out and "directory" in out
+    code, _, err = cli("verify", "vectors.fbin", "queries.fbin", "--sha256", "00")
+    assert code == 2 and "the digest of one file" in err
+
+
+def test_a_full_disk_names_the_output(cli, folder, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = files(folder)
+    monkeypatch.setattr(os, "copy_file_range", full, raising=False)
+    code, _, err = cli("convert", "vectors.fbin", "o.npy")
+    assert code == 1 and "o.npy: no space left on device" in err
+    assert files(folder) == before
+
+
+def test_being_asked_to_end_cleans_up_too(folder):
+    script = (
+        "import sys\n"
+        "from polyvec.core.sinks import Sink\n"
+        "plain = Sink.copy_from\n"
+        "def slow(self, *a, **k):\n"
+        "    plain(self, *a, **k); print('writing', flush=True); import time; time.sleep(20)\n"
+        "Sink.copy_from = slow\n"
+        "from polyvec.cli import main\n"
+        "sys.argv = ['polyvec', 'convert', 'vectors.fbin', 'o.npy']\n"
+        "main()\n"
+    )
+    before = files(folder)
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "writing\n"
+    child.send_signal(signal.SIGTERM)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 143 and "Traceback" not in err
+    assert files(folder) == before

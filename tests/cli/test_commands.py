@@ -43,7 +43,7 @@ def test_every_example_runs(name, line, cli, request):
     needs = request.getfixturevalue("requirements") if "requirements" in request.fixturenames else {}
     if name in needs:
         pytest.skip(needs[name])
-    code, out, err = cli(*shlex.split(line)[1:])
+    code, _, err = cli(*shlex.split(line)[1:])
     assert code == 0, err
     assert "Traceback" not in err
 
@@ -68,7 +68,8 @@ def test_help_loads_nothing_heavy():
         "from polyvec.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy={'numpy','rich','pyarrow','h5py','torch','onnxruntime','starlette','faiss','numkong'} & set(sys.modules)\n"
+        "names={'numpy','rich','pyarrow','h5py','torch','onnxruntime','starlette','faiss','numkong'}\n"
+        "heavy=names & set(sys.modules)\n"
         "print('heavy:', sorted(heavy), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -76,7 +77,7 @@ def test_help_loads_nothing_heavy():
 
 
 def test_no_arguments_gives_help(cli):
-    code, out, err = cli()
+    code, out, _ = cli()
     assert code == 0 and "Commands:" in out
 
 

@@ -25,6 +25,14 @@ def test_info_says_what_and_why(cli):
         assert expected in out
 
 
+def test_info_of_several_files_and_globs(cli):
+    code, out, _ = cli("info", "shard-*.fbin", "queries.fbin")
+    assert code == 0 and out.count("recognised by") == 4
+    found = json.loads(cli("info", "shard-*.fbin", "--json")[1])
+    assert [one["rows"] for one in found] == [100, 100, 100]
+    assert cli("info", "none-*.fbin")[0] == 2
+
+
 def test_info_as_json(cli):
     found = json.loads(cli("info", "vectors.fbin", "--json", "--layout")[1])
     assert found["format"] == "bins" and found["rows"] == 300 and found["dim"] == 16
@@ -82,7 +90,8 @@ def test_dry_run_writes_nothing(cli, folder):
 def test_samples(cli):
     vectors = np.asarray(pv.open("vectors.fbin").vectors)
     for name, option, rows in (
-        ("a", ["--head", "5"], range(5)), ("b", ["--range", "10:20"], range(10, 20)), ("c", ["--range", "290:"], range(290, 300)),
+        ("a", ["--head", "5"], range(5)), ("b", ["--range", "10:20"], range(10, 20)),
+        ("c", ["--range", "290:"], range(290, 300)),
         ("d", ["--stride", "7"], range(0, 300, 7)), ("e", ["--stride", "7", "--limit", "3"], range(0, 21, 7)),
     ):  # fmt: skip
         assert cli("sample", "vectors.fbin", f"{name}.npy", *option)[0] == 0

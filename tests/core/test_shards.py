@@ -50,6 +50,7 @@ def test_a_file_whose_name_looks_like_a_glob_is_a_file(tmp_path: Path) -> None:
         (["a_1.x", "a_01.x", "a_2.x"], "given twice: 1"),
         (["a_1.x", "a_1.x"], "a_1.x is given more than once"),
         (["base.x", "a_7.x"], None),
+        (["base.x", "a_0.x", "a_2.x"], "1 of 3 shards are missing: 1"),
         (["a_7.x"], None),
     ],
 )

@@ -1,5 +1,6 @@
 """Every Python block of the FBIN/IBIN document, run as it stands: only import lines and sample paths are mapped."""
 
+# ruff: noqa: W291 (the blocks are the document's, to the letter)
 from __future__ import annotations
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from polyvec import fbin
 
-READING_FBIN = '''
+READING_FBIN = """
 reader = FBINReader("vectors.fbin")
 metadata = reader.get_metadata()
 print(f"Vectors: {metadata['vector_count']}, Dim: {metadata['dimension']}")
@@ -27,9 +28,9 @@ vectors = reader.sample_strided(stride=100, max_count=100)
 # Sequential reading in chunks
 for chunk in reader.read_sequential(chunk_size=1000):
     process(chunk)
-'''
+"""
 
-WRITING_FBIN = '''
+WRITING_FBIN = """
 # Method 1: Using FBINWriter class
 data = np.random.randn(1000, 128).astype(np.float32)
 writer = FBINWriter("output.fbin")
@@ -38,18 +39,18 @@ result = writer.write(data, compute_checksum=True)
 # Method 2: Convenience function
 result = write_fbin("output.fbin", data, compute_checksum=True)
 print(f"Checksum: {result['checksum']}")
-'''
+"""
 
-READING_IBIN = '''
+READING_IBIN = """
 reader = IBINReader("ground_truth.ibin")
 metadata = reader.get_metadata()
 print(f"Queries: {metadata['vector_count']}, k: {metadata['k']}")
 
 # Get neighbors for a specific query
 neighbors = reader.get_neighbors(query_index=42)
-'''
+"""
 
-MERGING = '''
+MERGING = """
 # Validate compatibility
 merger = ShardMerger()
 infos = merger.validate_shards([
@@ -70,9 +71,9 @@ result = merger.merge(
     compute_checksum=True
 )
 print(f"Checksum: {result['checksum']}")
-'''
+"""
 
-FBIN_AND_NPY = '''
+FBIN_AND_NPY = """
 # FBIN to NPY
 result = convert_fbin_to_npy(
     "input.fbin", 
@@ -87,16 +88,16 @@ result = convert_npy_to_fbin(
     "output.fbin", 
     compute_checksum=True
 )
-'''
+"""
 
-FBIN_TO_HDF5 = '''
+FBIN_TO_HDF5 = """
 result = convert_fbin_to_hdf5(
     "input.fbin",
     "output.h5",
     dataset_name="vectors",
     compression="gzip"
 )
-'''
+"""
 
 
 @pytest.fixture

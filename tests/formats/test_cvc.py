@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import polyvec as pv
-from polyvec.codecs import SymmetricInt8
+from polyvec import cvc
+from polyvec.codecs import BytePlanes, SymmetricInt8
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn
 from polyvec.core.records import RunRecords
@@ -44,25 +45,17 @@ class TestCvc(FormatSuite):
     format = FORMAT
 
     def samples(self) -> Iterator[Sample]:
-        rows = vectors(7, 3)
+        """Small, for every bit of each is flipped; other encodings and options have tests of their own below."""
+        rows = vectors(4, 3)
         plain = Collection.from_arrays(rows)
         yield Sample("lossless by default", plain)
-        yield Sample("raw", plain, encoding="raw")
         yield Sample("float16", plain, encoding="float16", tolerance=2e-3)
-        yield Sample("int8", plain, encoding="int8", options={"chunk_rows": 3}, tolerance=0.01)
-        yield Sample("bfloat16", plain, encoding="bfloat16", tolerance=2e-2)
-        yield Sample("versioned", plain, encoding="float16", options={"layout": "versioned"}, tolerance=2e-3)
-        yield Sample("mapped", plain, encoding="raw", options={"mmap_optimized": True, "chunk_rows": 4})
-        yield Sample("lossless in chunks", plain, encoding="lossless", options={"chunk_rows": 2})
+        yield Sample("int8", plain, encoding="int8", options={"chunk_rows": 3, "layout": "versioned"}, tolerance=0.01)
         yield Sample("no rows", Collection.from_arrays(vectors(0, 3)))
-        yield Sample("whole numbers", Collection.from_arrays(vectors(7, 3, np.int64)))
-        runs = RunRecords([(0, 2, {"source": "a"}), (2, 5, {"source": "b", "n": 1}), (5, 7, {"source": "a"})], 7)
-        yield Sample("sections", Collection(plain.columns, records=runs), encoding="int8", options={"chunk_rows": 4},
-                     tolerance=0.01)  # fmt: skip
-        columns = {"text": rows, "ids": np.arange(7, dtype=np.int32), "score": rows[:, 0].copy()}
-        full = Collection.from_arrays(columns, metadata={"model": "m", "chunks": 3}, ids=list("abcdefg"))
-        yield Sample("columns", full, options={"chunk_rows": 5})
-        yield Sample("float16 columns", full, encoding="float16", tolerance=2e-3, options={"layout": "document"})
+        runs = RunRecords([(0, 1, {"s": "a"}), (1, 4, {"s": "b"})], 4)
+        yield Sample("sections", Collection(plain.columns, records=runs), encoding="raw")
+        columns = {"v": rows, "n": np.arange(4, dtype=np.int32)}
+        yield Sample("columns", Collection.from_arrays(columns, metadata={"model": "m", "chunks": 3}, ids=list("abcd")))
 
     def hostile_files(self, data: bytes) -> Iterator[tuple[str, bytes]]:
         yield from hostile_headers(data)
@@ -107,6 +100,33 @@ def hostile_headers(data: bytes) -> Iterator[tuple[str, bytes]]:
         ("many digits", b'{"num_vectors": ' + b"9" * 5000 + b"}"), ("not JSON", b"{num_vectors}"),
     ):  # fmt: skip
         yield name, with_header(data, text)
+
+
+@pytest.mark.parametrize("encoding", ["raw", "float16", "bfloat16", "int8", "lossless"])
+@pytest.mark.parametrize("options", [{}, {"layout": "versioned"}, {"mmap_optimized": True}, {"chunk_rows": 3}], ids=str)
+def test_every_encoding_in_every_layout(encoding: str, options: dict[str, Any], tmp_path: Path) -> None:
+    rows, tolerance = vectors(20, 5), {"float16": 2e-3, "bfloat16": 2e-2, "int8": 0.02}.get(encoding, 0.0)
+    data = {"v": rows, "n": vectors(20, 2, np.int64), "score": rows[:, 0].copy()}
+    for given in (rows, data):
+        pv.write(tmp_path / "a.cvc", given, encoding=encoding, measure=False, **options)
+        with pv.open(tmp_path / "a.cvc") as found:
+            for name, array in data.items() if given is data else [("vectors", rows)]:
+                assert found[name].dtype == array.dtype and found[name].shape == array.shape
+                allowed = tolerance if array.dtype.kind == "f" else 0.0
+                assert np.abs(found[name].to_numpy() - array).max() <= allowed
+        assert pv.verify(tmp_path / "a.cvc").ok
+    if encoding in ("raw", "lossless"):
+        pv.write(tmp_path / "a.cvc", vectors(20, 5), encoding=encoding, measure=False, **options)
+        with pv.open(tmp_path / "a.cvc") as found:
+            assert found.vectors.to_numpy().tobytes() == rows.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?"])
+def test_every_dtype_is_kept_in_columns(dtype: str, tmp_path: Path) -> None:
+    array = vectors(9, 2, np.dtype(dtype)) if dtype != "?" else vectors(9, 2) > 0
+    pv.write(tmp_path / "a.cvc", {"a": array, "b": vectors(9, 2)}, measure=False)
+    with pv.open(tmp_path / "a.cvc") as found:
+        assert found["a"].dtype == array.dtype and found["a"].to_numpy().tobytes() == array.tobytes()
 
 
 # -- golden files
@@ -265,6 +285,31 @@ def test_mixed_compression_is_read_and_kept(tmp_path: Path) -> None:
         assert np.array_equal(collection.vectors.to_numpy(), expected)
 
 
+def test_scattered_rows_of_a_lossless_file_decode_each_chunk_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = vectors(1000, 4)
+    pv.write(tmp_path / "a.cvc", rows, encoding="lossless", chunk_rows=100, measure=False)
+    decoded = []
+    monkeypatch.setattr(BytePlanes, "decode", lambda *a, real=BytePlanes.decode: decoded.append(1) or real(*a))
+    wanted = np.random.default_rng(1).integers(0, 1000, 300)
+    with pv.open(tmp_path / "a.cvc") as collection:
+        assert np.array_equal(collection.vectors[wanted], rows[wanted]) and len(decoded) == 10
+        decoded.clear()
+        assert np.array_equal(np.concatenate(list(collection.vectors.batches(7))), rows) and len(decoded) <= 30
+
+
+def test_chunk_metadata_that_no_chunk_can_hold_becomes_sections(tmp_path: Path) -> None:
+    cvc.pack_cvc(vectors(10, 2), tmp_path / "a.cvc", chunk_size=4, chunk_metadata=[{"s": 1}, {}, {"s": 3}])
+    pv.convert(tmp_path / "a.cvc", tmp_path / "b.cvc", chunk_rows=6)
+    with pv.open(tmp_path / "b.cvc") as found:
+        assert found.records is not None
+        assert [dict(r) for r in found.records] == [{"s": 1}] * 4 + [{}] * 4 + [{"s": 3}] * 2
+    pv.convert(tmp_path / "a.cvc", tmp_path / "c.cvc")
+    kept = [chunk.entry.get("metadata") for chunk in read_header(pv.Source(tmp_path / "c.cvc")).chunks]
+    assert kept == [{"s": 1}, None, {"s": 3}]
+
+
 # -- what convert keeps
 
 
@@ -362,6 +407,31 @@ def test_columns_of_different_length_are_refused(tmp_path: Path) -> None:
     with pytest.raises(pv.InputError, match=r"a \(5 rows\), b \(4 rows\)"):
         pv.write(tmp_path / "a.cvc", {"a": vectors(5, 2), "b": vectors(4, 2)})
     assert not list(tmp_path.iterdir())
+
+
+def test_hdf5_goes_to_cvc_and_back(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    rows = vectors(30, 4)
+    pv.write(tmp_path / "a.hdf5", rows)
+    assert pv.convert(tmp_path / "a.hdf5", tmp_path / "b.cvc").loss.exact  # type: ignore[union-attr]
+    pv.convert(tmp_path / "b.cvc", tmp_path / "c.hdf5")
+    with pv.open(tmp_path / "c.hdf5") as found:
+        assert np.array_equal(found.vectors.to_numpy(), rows)
+
+
+def test_the_command_line_converts_verifies_and_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from polyvec.cli import run
+
+    pv.write(tmp_path / "a.fbin", vectors(30, 4))
+    assert run(["convert", str(tmp_path / "a.fbin"), str(tmp_path / "b.cvc"), "--encoding", "int8"]) == 0
+    assert run(["verify", str(tmp_path / "b.cvc")]) == 0
+    assert run(["verify", str(GOLDEN / "malformed" / "11_bitflip_payload.cvc")]) == 1
+    capsys.readouterr()
+    assert run(["info", "--layout", str(tmp_path / "b.cvc")]) == 0
+    text = capsys.readouterr().out
+    assert "cvc" in text and "header_len" in text and "30 rows, int8" in text
+    assert run(["info", str(GOLDEN / "v1_sections_fp16.cvc")]) == 0
+    assert "source" in capsys.readouterr().out
 
 
 def test_the_byte_map_covers_the_file(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_formats_are_found_by_name_alias_and_suffix() -> None:
     for name in ("fbin", ".fbin", "FBIN"):
         found, variant = formats.find_format(name)
         assert (found.name, variant) == ("bins", "fbin")
-    with pytest.raises(pv.InputError, match="unknown format 'docx'; there are bins"):
+    with pytest.raises(pv.InputError, match=r"unknown format 'docx'; there are .*bins"):
         formats.find_format("docx")
 
 

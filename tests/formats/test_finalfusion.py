@@ -392,8 +392,10 @@ def test_a_quantised_matrix_that_lies_is_refused(place: int, value: int, field: 
 def test_a_code_beyond_the_centroids_is_an_error_when_it_is_read() -> None:
     data = bytearray((GOLDEN / "pq_proj0_norms0.fifu").read_bytes())
     data[-1] = 16
-    with pv.open(bytes(data), format="finalfusion") as collection, pytest.raises(Corrupt, match="names no centroid"):
+    opened = pv.open(bytes(data), format="finalfusion")
+    with opened as collection, pytest.raises(Corrupt, match="names no centroid") as caught:
         collection.vectors.to_numpy()
+    assert (caught.value.offset, caught.value.field) == (len(data) - 1, "codes")
     assert not pv.verify(pv.Source(None, data=bytes(data))).ok
 
 

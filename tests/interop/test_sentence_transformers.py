@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-sentence_transformers = pytest.importorskip("sentence_transformers")
-
 from polyvec.embedder import Embedder
 from polyvec.model.huggingface import export_model, import_model
 from polyvec.model.loading import find_installed
 from polyvec.model.stdlib_corpus import list_entries
 from polyvec.testing.models import write_tiny_model
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+sentence_transformers = pytest.importorskip("sentence_transformers")
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 

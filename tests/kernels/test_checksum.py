@@ -41,3 +41,12 @@ def test_crc32_falls_back_to_zlib(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         importlib.reload(checksum)
     assert kernels.crc32(b"123456789") == 0xCBF43926
+
+
+def test_checksums_of_pieces_combine_to_that_of_the_whole() -> None:
+    data = np.random.default_rng(3).bytes(100_000)
+    for cut in (0, 1, 7, 4096, 65_537, 99_999, 100_000):
+        one, two = data[:cut], data[cut:]
+        assert kernels.crc32_combine(kernels.crc32(one), kernels.crc32(two), len(two)) == zlib.crc32(data)
+    zeros = kernels.crc32(bytes(10))
+    assert kernels.crc32_combine(zeros, zlib.crc32(b""), 0) == zeros

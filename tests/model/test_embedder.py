@@ -128,6 +128,12 @@ def test_max_seq_length_counts_tokens_with_cls_and_sep(tiny: Path) -> None:
         assert embedder.max_seq_length == 64
 
 
+def test_the_default_length_gives_way_to_the_models_own(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "m.weights", max_seq_length="16")
+    with Embedder(path, engine="numpy") as own, Embedder(path, engine="numpy", max_seq_length=40) as asked:
+        assert (own.max_seq_length, asked.max_seq_length) == (16, 40)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -202,6 +208,18 @@ def test_missing_bad_or_vocabulary_less_weights_are_told(tmp_path: Path) -> None
         assert embedder.embed(["zip"]).shape == (1, 32)
     with pytest.raises(Corrupt, match=r"lacks \[PAD\]"):
         Embedder(bare, engine="numpy", vocabulary=["x"] * len(tiny_tokens()))
+
+
+@pytest.mark.parametrize("odd", ["", "a b", "$A", "x:1:2", "\n"])
+def test_special_tokens_may_be_called_anything(tmp_path: Path, odd: str) -> None:
+    tokens = tiny_tokens()
+    tokens[2:4] = [odd, odd + "x"]
+    specials = {"pad_id": 0, "unk_id": 1, "cls_id": 2, "sep_id": 3, "mask_id": 4}
+    metadata = {**tiny_metadata(), "special_tokens": specials}
+    pv.write(tmp_path / "odd.weights", tiny_tensors(tiny_metadata()), vocab=tokens, metadata=metadata)
+    with Embedder(tmp_path / "odd.weights", engine="numpy") as embedder:
+        ids = embedder.tokenizer.encode("zip")
+        assert (ids[0], ids[-1]) == (2, 3)
 
 
 def test_checksums_are_compared_where_asked(tmp_path: Path, tiny: Path) -> None:

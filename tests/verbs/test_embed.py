@@ -164,6 +164,24 @@ def test_bad_input_is_told_and_leaves_no_output(
     assert not (tmp_path / "o.fbin").exists()
 
 
+def test_records_that_json_cannot_hold_are_kept_as_near_as_can_be(model: Embedder, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"text": ["a", "b"], "score": [float("nan"), 1.5], "tags": [[float("inf")], [2.0]]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    embed_corpus(tmp_path / "t.parquet", tmp_path / "o.fbin", model=model)
+    with pv.open(tmp_path / "o.fbin") as c:
+        assert c.records is not None
+        assert [dict(record) for record in c.records] == [
+            {"text": "a", "score": None, "tags": [None]},
+            {"text": "b", "score": 1.5, "tags": [2.0]},
+        ]
+    (tmp_path / "s.jsonl").write_text('{"text": "fine", "note": "\\ud800"}\n')
+    with pytest.raises(InputError, match="lone surrogate"):
+        embed_corpus(tmp_path / "s.jsonl", tmp_path / "p.fbin", model=model)
+
+
 def test_a_wrong_output_is_told_before_any_work(model: Embedder, tmp_path: Path) -> None:
     source = write_corpus(tmp_path, "txt")
     (tmp_path / "there.fbin").touch()

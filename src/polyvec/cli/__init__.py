@@ -13,14 +13,25 @@ INTERRUPTED = "interrupted; nothing was left behind"
 def main() -> None:
     """The entry point: runs a command; every error is one line on standard error, never a traceback.
 
-    Exit codes: 0 ok, 1 bad or missing data, 2 usage, 130 interrupted.
+    Exit codes: 0 ok, 1 bad or missing data, 2 usage, 130 interrupted (143 where a signal asked to end).
     """
     if len(sys.argv) == 2 and sys.argv[1] == "--version":
         from polyvec import __version__
 
         print(f"polyvec {__version__}")
         return
+    _end_cleanly()
     sys.exit(run(sys.argv[1:]))
+
+
+def _end_cleanly() -> None:
+    """SIGTERM (a scheduler's or a service manager's request) unwinds like Ctrl-C, so that no temporary file stays."""
+    import signal
+
+    def stop(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 def run(arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ def command(
     matrix: Annotated[bool, typer.Option("--matrix", help="Show for each pair what a conversion keeps.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the formats; with --matrix, show for each pair whether a conversion is exact, by sidecar, lossy or impossible.
+    """List the formats; with --matrix, show for each pair if a conversion is exact, by sidecar, lossy or impossible.
 
     Example:
 

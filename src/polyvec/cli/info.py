@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from polyvec.verbs.describe import Description
+
 
 def command(
-    file: Annotated[str, typer.Argument(help="A file of any format, or - for standard input.")],
-    format: Annotated[str | None, typer.Option("--format", help="Read it as this format (fbin, npy, cvc…).")] = None,
+    files: Annotated[list[str], typer.Argument(help="Files or globs of any format, or - for standard input.")],
+    format: Annotated[str | None, typer.Option("--format", help="Read them as this format (fbin, npy, cvc…).")] = None,
     layout: Annotated[bool, typer.Option("--layout", help="Add a byte map of the file.")] = False,
     lenient: Annotated[bool, typer.Option(help="Take the whole rows of a file whose end is missing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -20,12 +23,22 @@ def command(
 
         $ polyvec info vectors.fbin --layout
     """
-    from polyvec.cli.terminal import print_json, size, table
+    from polyvec.cli.terminal import print_json
+    from polyvec.core.shards import expand
     from polyvec.verbs.describe import describe
 
-    found = describe(file, format=format, layout=layout, lenient=lenient)
+    paths = [str(path) for file in files for path in (expand(file) if file != "-" else ["-"])]
+    found = [describe(path, format=format, layout=layout, lenient=lenient) for path in paths]
     if json:
-        return print_json(found.to_dict())
+        return print_json([one.to_dict() for one in found] if len(found) > 1 else found[0].to_dict())
+    for one in found:
+        _show(one)
+    return None
+
+
+def _show(found: Description) -> None:
+    from polyvec.cli.terminal import size, table
+
     print(f"{found.path}: {found.format}, {size(found.bytes)}")
     print(f"  recognised by  {found.reason}")
     for other in found.also_fits:
@@ -35,7 +48,8 @@ def command(
               f"{size(c.decoded_bytes)} decoded")  # fmt: skip
         if c.sampled:
             print(f"                 values {c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.4g}; "
-                  f"norms {c.norm_min:.4g} to {c.norm_max:.4g}, mean {c.norm_mean:.4g} ({c.sampled:,} rows sampled)")  # fmt: skip
+                  f"norms {c.norm_min:.4g} to {c.norm_max:.4g}, mean {c.norm_mean:.4g} "
+                  f"({c.sampled:,} rows sampled)")  # fmt: skip
     if found.vocab is not None:
         print(f"  words          {found.vocab:,}")
     if found.ids is not None:
@@ -52,4 +66,3 @@ def command(
         print()
         rows = [(f"{s.offset:,}", f"{s.size:,}", s.name, s.note) for s in found.layout]
         print(table(("offset", "bytes", "what", "value"), rows, right=(0, 1)))
-    return None

@@ -35,12 +35,14 @@ def command(
 
         $ polyvec sample vectors.fbin few.fbin --random 10 --seed 7
     """
+    from polyvec.cli.terminal import progress
     from polyvec.verbs.split import sample
 
     receipt = sample(
         source, target, head=head, range=_bounds(range), random=random, stride=stride, seed=seed, limit=limit,
         source_format=source_format, lenient=lenient, encoding=encoding, format=to, sidecar=sidecar, overwrite=force,
-        dry_run=dry_run, sha256=sha256, **shared.own_options(option),
+        dry_run=dry_run, sha256=sha256, progress=progress(json),
+        **shared.own_options(option),
     )  # fmt: skip
     shared.print_receipt(receipt, json=json)
 

@@ -31,12 +31,13 @@ def command(
 
         $ polyvec split vectors.fbin part.fbin --parts 3
     """
-    from polyvec.cli.terminal import print_json
+    from polyvec.cli.terminal import print_json, progress
     from polyvec.verbs.split import split
 
     made = split(
         source, target, rows=rows, parts=parts, source_format=source_format, lenient=lenient, encoding=encoding,
-        format=to, sidecar=sidecar, overwrite=force, dry_run=dry_run, sha256=sha256, **shared.own_options(option),
+        format=to, sidecar=sidecar, overwrite=force, dry_run=dry_run, sha256=sha256, progress=progress(json),
+        **shared.own_options(option),
     )  # fmt: skip
     if json:
         return print_json([receipt.to_dict() for receipt in made])

@@ -20,11 +20,14 @@ def command(
         $ polyvec verify vectors.fbin
     """
     from polyvec.cli.terminal import print_json, size
+    from polyvec.core.errors import InputError
     from polyvec.core.shards import expand
-    from polyvec.verbs.verify import verify
+    from polyvec.verbs.verify import verify_all
 
     paths = [f if f == "-" else str(p) for f in files for p in (expand(f) if f != "-" else ["-"])]
-    reports = [verify(path, format=format, sha256=sha256 or False) for path in paths]
+    if sha256 is not None and len(paths) > 1:
+        raise InputError(f"--sha256 is the digest of one file, and these are {len(paths)}; check them one by one")
+    reports = verify_all(paths, format=format, sha256=sha256 or False)
     if json:
         print_json([r.to_dict() for r in reports] if len(reports) > 1 else reports[0].to_dict())
     else:

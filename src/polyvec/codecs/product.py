@@ -34,6 +34,7 @@ class Product(Codec):
     books: Floats
     projection: Floats | None = None
     norms: bool = False
+    origin: int | None = None  # where the column's codes begin in their file, for messages alone
     _key: str = field(init=False, repr=False, default="")
 
     def __post_init__(self) -> None:
@@ -80,7 +81,10 @@ class Product(Codec):
                 return decode_product(codes, self.books, weights=norms, out=out)
             rotated = decode_product(codes, self.books)
         except IndexError as error:
-            raise Corrupt(f"a code names no centroid: {error}, counted from row {block.start}", field="codes",
+            message, place = error.args
+            known = self.origin is not None and block.start >= 0
+            offset = (self.origin or 0) + block.start * self.parts_count + place if known else None
+            raise Corrupt(f"a code names no centroid: {message}", offset=offset, field="codes",
                           remedy="restore the file from its source") from None  # fmt: skip
         rows = rotate_rows(rotated, np.ascontiguousarray(self.projection.T), out=out)
         if norms is not None:

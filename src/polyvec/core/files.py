@@ -7,7 +7,6 @@ import os
 import sys
 import tempfile
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,8 +16,6 @@ from numpy.typing import NDArray
 from polyvec.core.errors import FormatError, Truncated
 
 Bytes = NDArray[np.uint8]
-
-PARALLEL_BYTES = 32 << 20  # reads of more than two of these go through several threads
 
 
 class Source:
@@ -112,15 +109,7 @@ class Source:
         if self._data is not None:
             view[:] = self._data[offset : offset + size]
             return
-        if size < 2 * PARALLEL_BYTES:
-            return self._fill(view, offset)
-        # Fresh memory costs more in page faults than in copying, and faults run in parallel.
-        with ThreadPoolExecutor(4) as pool:
-            starts = range(0, size, PARALLEL_BYTES)
-            list(pool.map(lambda at: self._fill(view[at : at + PARALLEL_BYTES], offset + at), starts))
-
-    def _fill(self, view: memoryview, offset: int) -> None:
-        done, size = 0, len(view)
+        done = 0
         while done < size:
             got = os.preadv(self._fileno(), [view[done : done + (1 << 30)]], offset + done)
             if not got:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,16 +108,15 @@ def _order(path: Path) -> tuple[str, str, int, str]:
 
 def arrange(paths: Sequence[Path]) -> ShardSet:
     """Shard order and problems (gaps, duplicates, a wrong total) of files that are meant to be one collection."""
-    names = [parse_shard_name(path.name) for path in paths]
     problems: list[str] = []
     resolved = [os.path.realpath(path) for path in paths]
-    for path in sorted({str(p) for p, r in zip(paths, resolved) if resolved.count(r) > 1}):
+    given = Counter(resolved)
+    for path in sorted({str(p) for p, r in zip(paths, resolved) if given[r] > 1}):
         problems.append(f"{path} is given more than once")
     groups: dict[tuple[str, str], list[ShardName]] = {}
-    for name in names:
-        if name is None:
-            return ShardSet(tuple(paths), tuple(problems))
-        groups.setdefault((name.stem, name.rest), []).append(name)
+    for path in paths:
+        if name := parse_shard_name(path.name):
+            groups.setdefault((name.stem, name.rest), []).append(name)
     for (stem, rest), group in groups.items():
         numbers = sorted(name.number for name in group)
         label = f"{stem}…{rest}"
@@ -132,7 +132,7 @@ def arrange(paths: Sequence[Path]) -> ShardSet:
         if missing:
             shown = ", ".join(map(str, missing[:8])) + ("…" if len(missing) > 8 else "")
             problems.append(f"{label}: {len(missing)} of {last - first + 1} shards are missing: {shown}")
-        twice = sorted({n for n in numbers if numbers.count(n) > 1})
+        twice = sorted(n for n, count in Counter(numbers).items() if count > 1)
         if twice:
             problems.append(f"{label}: shard numbers given twice: {', '.join(map(str, twice[:8]))}")
     return ShardSet(tuple(paths), tuple(problems))

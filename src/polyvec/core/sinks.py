@@ -31,6 +31,7 @@ from polyvec.core.files import Source
 TEMP_SUFFIX = ".polyvec-tmp"
 COPY_STEP = 64 << 20
 HASH_STEP = 1 << 20
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the copy cannot go on, whichever way it is made
 
 Payload = bytes | bytearray | memoryview | NDArray[Any]
 
@@ -68,13 +69,7 @@ class Sink:
         else:
             # A symlink stays a symlink: what it points at is replaced.
             self.path = Path(os.path.realpath(path))
-            refuse_inputs(path, self._inputs)
-            if self.path.is_dir():
-                raise InputError(f"{path}: the output is a directory; name a file in it")
-            if not overwrite and self.path.exists():
-                raise InputError(f"{path}: the output exists; use --force (overwrite=True) to replace it")
-            if not self.path.parent.is_dir():
-                raise InputError(f"{path}: the folder {self.path.parent} does not exist; create it first")
+            check_target(path, inputs=self._inputs, overwrite=overwrite)
             sweep(self.path)
             self._temp, self.fd = _create_temp(self.path)
             with contextlib.suppress(OSError):
@@ -148,7 +143,7 @@ class Sink:
                 step = min(COPY_STEP, size - done)
                 got = os.copy_file_range(fd, self.fd, step, offset + done, start + done)
             except (AttributeError, OSError) as error:
-                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+                if isinstance(error, OSError) and error.errno in FULL:
                     raise
                 return done  # another file system, or no such call here: plain reads do it
             if got == 0:
@@ -249,11 +244,21 @@ class Sink:
     def __enter__(self) -> Sink:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.commit()
-        else:
-            self.abort()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.commit()
+            else:
+                self.abort()
+        except OSError as failed:
+            self._name(failed)
+            raise
+        self._name(error)
+
+    def _name(self, error: BaseException | None) -> None:
+        """A full disk is told by a file descriptor, which nobody knows: put the target's name into the error."""
+        if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
+            error.filename = str(self.path)
 
 
 class _Follower:
@@ -330,6 +335,25 @@ def _bytes_of(data: Payload) -> memoryview:
             return memoryview(b"")
         return memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
     return memoryview(data).cast("B")
+
+
+def check_target(
+    path: str | os.PathLike[str], *, inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = True
+) -> None:
+    """`InputError` where a file cannot be written to ``path``; a dry run asks this too. Standard output always can."""
+    if os.fspath(path) == "-":
+        return
+    target = Path(os.path.realpath(path))
+    refuse_inputs(path, inputs)
+    if target.is_dir():
+        raise InputError(f"{path}: the output is a directory; name a file in it")
+    # A rename would put a plain file in place of the device: /dev/null must stay what it is.
+    if Path(path).exists() and not Path(path).is_file():
+        raise InputError(f"{path}: the output is a device or a pipe, not a file; write to - and redirect that")
+    if not overwrite and target.exists():
+        raise InputError(f"{path}: the output exists; use --force (overwrite=True) to replace it")
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: the folder {target.parent} does not exist; create it first")
 
 
 def refuse_inputs(target: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:

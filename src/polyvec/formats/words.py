@@ -62,7 +62,7 @@ def _replaced(collection: Collection, columns: Mapping[str, Column]) -> Collecti
 
 
 def prepare_plain(collection: Collection, own: Mapping[str, Any], name: str) -> tuple[Collection, list[str]]:
-    """For formats of one row a word: norms folded in (or dropped: ``unnormalize=False``), subwords refused or dropped."""
+    """For formats of one row a word: norms folded in (``unnormalize=False`` drops them), subwords refused."""
     dropped: list[str] = []
     if "subwords" in collection.columns:
         if own.get("subwords") != "drop":

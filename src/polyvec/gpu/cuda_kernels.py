@@ -6,8 +6,10 @@ and written in full lines, all loads before the first store; the ends, odd targe
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
+
+import numpy as np
 
 from polyvec.gpu.plan import TILE
 
@@ -170,14 +172,13 @@ def compiled(name: str) -> Any:
     kernel = module.get_function(name)
 
     def launch(tiles: int, buffer: int, table: int, out: int, stream: int) -> None:
-        import numpy as np
-
         with external(cupy, stream):
             kernel((tiles,), (THREADS,), (np.uintp(buffer), np.uintp(table), np.uintp(out)))
 
     return launch
 
 
+@lru_cache(16)
 def external(cupy: Any, stream: int) -> Any:
     """Another library's stream as cupy's."""
     make = getattr(cupy.cuda.Stream, "from_external", None)

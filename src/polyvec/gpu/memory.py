@@ -5,6 +5,7 @@ The pipeline needs little: pinned bytes that NumPy can fill, device bytes, two s
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,9 @@ class Memory(Protocol):
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         """An array on the device."""
+
+    def running(self) -> AbstractContextManager[Any]:
+        """The context a load runs in."""
 
     def copy(self, host: Any, device: Any, size: int) -> Any:
         """Start copying ``size`` bytes; returns a mark that is passed when they have arrived."""
@@ -73,11 +77,14 @@ class TorchMemory:
             raise DeviceError(f"the GPU has {free / 1e9:.1f} GB free and {size / 1e9:.1f} GB are needed; load fewer rows "
                               "(rows=), a narrower dtype, or stream with batches(device='cuda')") from None  # fmt: skip
 
+    def running(self) -> AbstractContextManager[Any]:
+        # The copying stream is the current one throughout: entering it for each copy costs as much as the copy's launch.
+        return self.torch.cuda.stream(self.copying)  # type: ignore[no-any-return]
+
     def copy(self, host: Any, device: Any, size: int) -> Any:
-        with self.torch.cuda.stream(self.copying):
-            device[:size].copy_(host[:size], non_blocking=True)
-            event = self.torch.cuda.Event()
-            event.record(self.copying)
+        device[:size].copy_(host[:size], non_blocking=True)
+        event = self.torch.cuda.Event()
+        event.record(self.copying)
         return event
 
     def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
@@ -133,6 +140,9 @@ class CupyMemory:
         except self.cupy.cuda.memory.OutOfMemoryError as error:
             raise DeviceError(f"{error}; load fewer rows (rows=) or stream with batches(device='cuda')") from None
 
+    def running(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
     def copy(self, host: Any, device: Any, size: int) -> Any:
         device.data.copy_from_host_async(host.ctypes.data, size, self.copying)
         event = self.cupy.cuda.Event(disable_timing=True)
@@ -173,6 +183,9 @@ class HostMemory:
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         return self.torch.empty(shape, dtype=getattr(self.torch, dtype))
+
+    def running(self) -> AbstractContextManager[Any]:
+        return nullcontext()
 
     def copy(self, host: Any, device: Any, size: int) -> Any:
         device[:size].copy_(host[:size])

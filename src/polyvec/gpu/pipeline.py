@@ -25,12 +25,13 @@ from polyvec.core.errors import Corrupt, InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.gpu import plan
 from polyvec.gpu.backends import Decode, choose
-from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory
+from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory, import_cupy
 from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.reads import Filler
 
-CAPACITY = 32 << 20  # bytes of a buffer: long enough to hide the launch, short enough to start early
+CAPACITY = 16 << 20  # bytes of a buffer: long enough to hide the launch, short enough to stay in the cache
 RING = 8
+SENT = 3  # buffers of the ring that are on their way while the others are filled
 DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -53,6 +54,13 @@ def load_column(
 ) -> Any:  # fmt: skip
     """Rows of a column, decoded, on a device. ``dtype`` is float32 (default), float16 or bfloat16 for floats."""
     stop = column.rows if stop is None else min(stop, column.rows)
+    if framework == "cupy" and backend == "triton":  # Triton works on torch's memory; cupy takes the result over
+        loaded = _load(column, open_memory(device, "torch"), backend, dtype, None, start, stop, check, threads)
+        array = import_cupy().from_dlpack(loaded)
+        if out is None:
+            return array
+        out[...] = array
+        return out
     memory = open_memory(device, framework)
     return _load(column, memory, backend, dtype, out, start, stop, check, threads)
 
@@ -135,17 +143,17 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
         decode(on_device, buffer, out)
         free[slot] = memory.mark()
 
-    workers = threads or len(os.sched_getaffinity(0))
-    with Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
+    workers = threads or max(1, len(os.sched_getaffinity(0)) - 2)  # two cores stay free to drive the device
+    with memory.running(), Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
         for number, buffer in enumerate(buffers):
             slot = number % depth
-            while len(waiting) >= depth:
+            while len(waiting) >= max(1, depth - SENT):
                 send(filler)
             if free[slot] is not None:
                 memory.wait(free[slot])
             view = ring[slot][1]
             view[: buffer.table.nbytes] = buffer.table.reshape(-1).view(np.uint8)
-            view[buffer.tiles_at : buffer.total] = plan.tiles_of(buffer.table).reshape(-1).view(np.uint8)
+            plan.tiles_of(buffer.table, view[buffer.tiles_at : buffer.total].view(np.int64).reshape(-1, 2))
             waiting.append((buffer, slot, _start(source, filler, buffer, view, bool(expected))))
         try:
             while waiting:

@@ -141,12 +141,17 @@ def bits(value: float) -> int:
     return int(np.float32(value).view(np.int32))
 
 
-def tiles_of(table: Table) -> NDArray[np.int64]:
+def tiles_of(table: Table, out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """For each tile, the record it belongs to and the element it starts at: shape (tiles, 2)."""
-    counts = -(-table[:, COUNT] // TILE)
-    record = np.repeat(np.arange(len(table)), counts)
-    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)[:-1]]) if len(counts) else counts
-    return np.stack([record, (np.arange(len(record)) - np.repeat(first, counts)) * TILE], axis=1)
+    counts = (-(-table[:, COUNT] // TILE)).tolist()
+    if out is None:
+        out = np.empty((sum(counts), 2), np.int64)
+    at = 0
+    for number, count in enumerate(counts):
+        out[at : at + count, 0] = number
+        out[at : at + count, 1] = np.arange(count) * TILE
+        at += count
+    return out
 
 
 def decode_reference(buffer: NDArray[np.uint8], table: Table, out: NDArray[Any]) -> None:

@@ -35,8 +35,8 @@ class DeviceIndex:
     def __init__(self, column: Column, *, device: str = "cuda") -> None:
         if not isinstance(column, FileColumn) or len(column.row_shape) != 1:
             raise InputError(f"column {column.name!r} does not lie in a file as rows of codes; search it on the CPU")
-        self.memory: Any = open_memory(device, "torch")
-        self.torch = self.memory.torch
+        memory: Any = open_memory(device, "torch")
+        self.memory, self.torch = memory, memory.torch
         self.rows, self.dim = column.shape
         extents = list(column.extents())
         kinds = {type(extent.codec) for extent in extents}
@@ -254,8 +254,8 @@ class DeviceIndex:
             kth = torch.topk(best, k, dim=1).values[:, -1]
         else:
             kth = torch.full((len(best),), float("-inf"), device=best.device)  # fewer tiles than k: all rows are candidates
-        lowered = kth.double() - 2 * margin
-        return torch.nextafter(lowered.float(), torch.tensor(float("-inf"), device=best.device))
+        lowered = (kth.double() - 2 * margin).float()
+        return torch.nextafter(lowered, torch.full_like(lowered, float("-inf")))
 
     def _rerank(self, asked: Any, query: Any, row: Any, k: int, metric: str
                 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:  # fmt: skip

@@ -16,7 +16,7 @@ from polyvec.kernels.casts import (
     i8_to_f32,
     u8_to_f32,
 )
-from polyvec.kernels.checksum import crc32
+from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.paths import NATIVE, available_paths, cpu_path, default_threads, use_path
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "bf16_to_f32",
     "cpu_path",
     "crc32",
+    "crc32_combine",
     "default_threads",
     "f16_to_f32",
     "f32_min_max",

@@ -15,7 +15,7 @@ def walk_strings(data: NDArray[np.uint8], count: int, width: int) -> tuple[Offse
 
     Fewer come back where the next one would reach past the end; nothing beyond ``data`` is read.
 
-    >>> [part.tolist() for part in walk_strings(np.frombuffer(b"\\1\\0a\\2\\0bc\\9\\0", np.uint8), 3, 2)]
+    >>> [part.tolist() for part in walk_strings(np.frombuffer(b"\\1\\0a\\2\\0bc\\x09\\0", np.uint8), 3, 2)]
     [[2, 5], [3, 7]]
     """
     count = min(count, len(data) // width)

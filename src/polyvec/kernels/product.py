@@ -22,7 +22,7 @@ Codes = npt.NDArray[np.uint8]
 def decode_product(codes: Codes, books: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
     """Rows (n, parts * width) from codes (n, parts) and codebooks (parts, centroids, width).
 
-    `weights`, one a row, multiply them. A code without a centroid is an IndexError that names its flat position.
+    `weights`, one a row, multiply them. A code without a centroid is an IndexError whose second argument is its place.
     """
     count, parts = codes.shape
     size, width = books.shape[1:]
@@ -41,7 +41,7 @@ def decode_product(codes: Codes, books: Floats, *, weights: Floats | None = None
     if bad >= 0:
         found = int(codes.reshape(-1)[bad])
         where = f"row {bad // parts}, part {bad % parts}"
-        raise IndexError(f"code {found} at {where} has no centroid among {size}")
+        raise IndexError(f"code {found} at {where} has no centroid among {size}", bad)
     return rows
 
 

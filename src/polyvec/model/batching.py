@@ -18,19 +18,29 @@ class Batch:
     lengths: NDArray[np.int32]
 
 
-def plan_batches(lengths: Sequence[int], *, budget: int, batch_size: int | None = None) -> list[NDArray[np.int64]]:
+def plan_batches(
+    lengths: Sequence[int], *, budget: int, batch_size: int | None = None, whole: int | None = None
+) -> list[NDArray[np.int64]]:
     """Rows of each batch, longest texts first; a batch holds at most ``budget`` tokens with padding, or one text.
+
+    Texts of more than ``whole`` tokens only share a batch with texts of the same length: they fill an engine without
+    company, and padding would cost more than company gives.
 
     >>> [rows.tolist() for rows in plan_batches([3, 9, 4, 9], budget=18)]
     [[1, 3], [2, 0]]
+    >>> [rows.tolist() for rows in plan_batches([3, 9, 8, 9, 4], budget=27, whole=5)]
+    [[1, 3], [2], [4, 0]]
     """
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(-sizes, kind="stable")
+    descending = sizes[order]
     batches = []
     start = 0
     while start < len(order):
-        longest = max(1, int(sizes[order[start]]))
-        count = max(1, budget // longest)
+        longest = int(descending[start])
+        count = max(1, budget // max(1, longest))
+        if whole is not None and longest > whole:
+            count = min(count, int(np.searchsorted(-descending, -longest, "right")) - start)
         if batch_size is not None:
             count = min(count, batch_size)
         batches.append(order[start : start + count])

@@ -12,28 +12,30 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.model.architecture import Architecture
 from polyvec.model.batching import make_batch, plan_batches
 from polyvec.model.engines import Engine, start_engine
 from polyvec.model.loading import load_model
 from polyvec.model.pooling import OUTPUTS, finish, output_shape
 from polyvec.model.tokenizer import Tokenizer
 
+DEFAULT_TOKENS = 256
 CHUNK_TEXTS = 16_384  # texts tokenized at a time: a corpus of any length stays within bounded memory
 
 
 class Embedder:
     """Embeds texts with the model of a `.weights` file. A context manager; safe from several threads.
 
-    ``max_seq_length`` tokens are read of each text (the model's own limit where that is lower), `truncated` counts the
-    texts that were longer. ``engine`` is auto, onnxruntime, openvino or numpy. ``vocabulary`` is needed where the
-    file embeds none; ``verify`` compares the checksums before anything is used.
+    ``max_seq_length`` tokens are read of each text, and never more than the model has positions; the default gives way
+    to a lower limit of the model's own. `truncated` counts the texts that were longer. ``engine`` is auto, onnxruntime,
+    openvino or numpy. ``vocabulary`` is needed where the file embeds none; ``verify`` compares the checksums first.
     """
 
     def __init__(
         self,
         weights_path: str | os.PathLike[str],
         *,
-        max_seq_length: int = 256,
+        max_seq_length: int = DEFAULT_TOKENS,
         normalize_embeddings: bool = True,
         num_threads: int | None = None,
         engine: str = "auto",
@@ -44,7 +46,7 @@ class Embedder:
             raise InputError(f"max_seq_length must be at least 3 ([CLS], one token, [SEP]), not {max_seq_length!r}")
         self._model = load_model(weights_path, vocabulary=vocabulary, verify=verify)
         try:
-            limit = min(max_seq_length, self._model.architecture.max_position_emb)
+            limit = limit_tokens(max_seq_length, self._model.architecture)
             self.tokenizer = Tokenizer(self._model, max_length=limit)
             self._engine: Engine | None = start_engine(engine, self._model, num_threads=num_threads)
         except BaseException:
@@ -197,7 +199,7 @@ class Embedder:
         lengths = [len(row) for row in ids]
         # Few tokens are split among the workers rather than left to one of them.
         budget = max(128, min(engine.budget, -(-sum(lengths) // engine.workers)))
-        batches = plan_batches(lengths, budget=budget, batch_size=batch_size)
+        batches = plan_batches(lengths, budget=budget, batch_size=batch_size, whole=engine.whole)
 
         def run(rows: NDArray[np.int64]) -> int:
             batch = make_batch(rows, ids, self.tokenizer.pad_id)
@@ -244,6 +246,12 @@ class Embedder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def limit_tokens(asked: int, sizes: Architecture) -> int:
+    """How many tokens of a text are read."""
+    own = sizes.max_seq_length if asked == DEFAULT_TOKENS else sizes.max_position_emb
+    return min(asked, own)
 
 
 def _as_list(texts: Sequence[str]) -> Sequence[str]:

@@ -45,11 +45,8 @@ class Tokenizer:
         )
         self._fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         cls, sep = named["cls_id"], named["sep_id"]
-        self._fast.post_processor = processors.TemplateProcessing(
-            single=f"{cls}:0 $A:0 {sep}:0",
-            pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-            special_tokens=[(cls, specials["cls_id"]), (sep, specials["sep_id"])],
-        )
+        # Not a template: those are parsed, and a hostile vocabulary may call its special tokens anything.
+        self._fast.post_processor = processors.BertProcessing((sep, specials["sep_id"]), (cls, specials["cls_id"]))
         self._fast.decoder = decoders.WordPiece(prefix="##", cleanup=True)
         self._fast.add_special_tokens(list(dict.fromkeys(named.values())))
         self._fast.enable_truncation(max_length)

@@ -32,6 +32,8 @@ NARROW_FROM = 64  # queries from which making int8 codes pays, where none are at
 MOST_DIM = 100_000  # above it an int32 sum of int8 products could overflow
 HELD = 4_000_000  # candidates held at most before they are settled
 POOR = 0.02  # share of rows rescored from which float32 scores are cheaper than int8 ones
+POOR_EARLY = 0.2  # the same for the first rows
+EARLY_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,9 @@ class Scan:
         for batch in self._batches:
             rescored += batch.scan(block, shadow, terms, self._pool)
         if self._scores == "auto" and shadow.codes.dtype == np.int8 and block.rows is not None:
-            # The first block starts without a threshold and keeps more than any other will.
-            allowed = max(POOR * block.count * (5 if block.first == 0 else 1), 8 * self.k) * len(self.queries)
-            if rescored > allowed:
+            # The first rows meet low thresholds and are kept more often than any that follow.
+            share = POOR if block.first >= EARLY_ROWS else POOR_EARLY
+            if rescored > max(share * block.count, 8 * self.k) * len(self.queries):
                 self._scores = "float32"
 
     def kth(self) -> Floats:

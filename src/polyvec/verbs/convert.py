@@ -19,7 +19,7 @@ from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.format import Format, Progress, WriteOptions
 from polyvec.core.shards import expand
 from polyvec.core.sidecars import lacking, write_sidecars
-from polyvec.core.sinks import Sink, refuse_inputs
+from polyvec.core.sinks import Sink, check_target
 
 ENCODINGS = ("raw", "float16", "bfloat16", "int8", "pq", "lossless")
 SAMPLE_ROWS = 1024  # rows compared after a conversion; spread evenly over the file
@@ -111,8 +111,12 @@ def convert(
         paths = [os.fspath(path) for path in expand(source)]
         return run_resumable(paths, target, gather(options), source_format=source_format, lenient=lenient)
     with formats.open(source, format=source_format, lenient=lenient) as collection:
-        inputs = [] if os.fspath(source) == "-" else [source]
-        return write_collection(target, collection, gather(options), inputs=inputs)
+        return write_collection(target, collection, gather(options), inputs=inputs_of(source))
+
+
+def inputs_of(source: str | os.PathLike[str]) -> list[Path]:
+    """The files a source names, which no output may be: one, the shards of a glob, or none for standard input."""
+    return [] if os.fspath(source) == "-" else expand(source)
 
 
 def gather(options: Mapping[str, Any]) -> Writing:
@@ -175,7 +179,7 @@ def write_collection(
     path_of = f"{_kind(collection.vectors)} -> {format.target(collection, options)}"
     notes = tuple(collection.notes)
     if writing.dry_run:
-        refuse_inputs(path, inputs)
+        check_target(path, inputs=inputs, overwrite=writing.overwrite)
         sidecars = tuple(f"{Path(path).name} + {what}" for what in beside)
         return Receipt(os.fspath(path), format.name, collection.rows, collection.dim, 0, 0.0, path_of, None, sidecars,
                        tuple(dropped), notes, dry_run=True)  # fmt: skip

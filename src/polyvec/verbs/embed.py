@@ -8,6 +8,7 @@ is written like any other collection, and the folder goes.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import time
@@ -124,8 +125,14 @@ def embed_corpus(
     }
     work = _Work(Path(f"{os.fspath(target)}.embedding" if os.fspath(target) != "-" else ".stdout.embedding"), width)
     started = time.perf_counter()
-    resumed = work.begin(fingerprint, resume=resume)
-    _run(corpus, work, model, prompt, truncate_dim, records, progress, started)
+    # Standard input leaves no trace to recognise it by, so what it gave before is not trusted to come again.
+    resumed = work.begin(fingerprint, resume=resume and corpus.path != "-")
+    try:
+        _run(corpus, work, model, prompt, truncate_dim, records, progress, started)
+    except BaseException:
+        if not work.texts:  # nothing is done that a repeated command could go on from
+            work.discard()
+        raise
     seconds = time.perf_counter() - started
     if not work.texts:
         work.discard()
@@ -240,9 +247,7 @@ class _Work:
         with self._vectors.open("ab") as file:
             file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
         if records is not None:
-            lines = "".join(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records).encode(
-                "utf-8"
-            )
+            lines = b"".join(_line(record, self.texts + row) for row, record in enumerate(records))
             with self._records.open("ab") as file:
                 file.write(lines)
             self._record_bytes += len(lines)
@@ -276,3 +281,23 @@ class _Work:
         """Remove the working files."""
         if self.folder.is_dir():
             shutil.rmtree(self.folder)
+
+
+def _line(record: dict[str, Any], row: int) -> bytes:
+    """A record as a line of JSON; what JSON has no word for becomes null (NaN) or text (dates, bytes)."""
+    try:
+        text = json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(record), ensure_ascii=False, default=str)
+    try:
+        return text.encode("utf-8") + b"\n"
+    except UnicodeEncodeError:
+        raise InputError(f"the record of text {row} holds a lone surrogate, which UTF-8 cannot hold") from None
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

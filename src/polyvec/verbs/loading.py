@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -138,6 +140,7 @@ class File:
         self.header: Header = read_header(source)
         for note in self.header.notes:
             warnings.warn(f"{source.label}: {note}", FormatWarning, stacklevel=5)
+        self._known: dict[str, tuple[Header, list[Extent], np.dtype[Any]]] = {}
         self.on_corruption, self.fill_value, self.corrupted = on_corruption, fill_value, corrupted
         self.framework, self.device_name, self.backend = framework, device, backend
         self.device = None if device == "cpu" else find_device(device, backend, framework)
@@ -196,12 +199,10 @@ class File:
     def load(self, name: str, wanted: Sequence[range], *, out: Array | None = None) -> Any:
         """Ranges of rows of a column, one after the other, in one array."""
         spec = self.header.spec(name)
-        extents = [_as_float32(extent) for extent in self.header.extents(name)]
-        dtypes = {extent.codec.dtype for extent in extents}
-        dtype = dtypes.pop() if len(dtypes) == 1 else _empty_dtype(spec)
+        extents, dtype = self._pieces(name, spec)
         total = sum(len(rows) for rows in wanted)
         if self.device is not None:
-            return self._load_onfind_device(name, wanted)
+            return self._load_on_device(name, wanted)
         shape = (total, *spec.row_shape)
         if out is None:
             out = np.empty(shape, dtype)
@@ -215,7 +216,17 @@ class File:
             at += len(rows)
         return out
 
-    def _load_onfind_device(self, name: str, wanted: Sequence[range]) -> Any:
+    def _pieces(self, name: str, spec: ColumnSpec) -> tuple[list[Extent], np.dtype[Any]]:
+        """A column's extents and dtype, kept: files of many chunks are loaded chunk by chunk."""
+        known = self._known.get(name)
+        if known is None or known[0] is not self.header:
+            extents = [_as_float32(extent) for extent in self.header.extents(name)]
+            dtypes = {extent.codec.dtype for extent in extents}
+            known = (self.header, extents, dtypes.pop() if len(dtypes) == 1 else _empty_dtype(spec))
+            self._known[name] = known
+        return known[1], known[2]
+
+    def _load_on_device(self, name: str, wanted: Sequence[range]) -> Any:
         """As `load`, on the device; where damaged rows are to be filled, this process finds them first."""
         assert self.device is not None
         column = CvcColumn(self.header, name, self.source)
@@ -245,12 +256,11 @@ class File:
 
     def _damaged(self, name: str, rows: range) -> list[Failure]:
         failures = []
-        for chunk in self.header.chunks:
-            if chunk.start < rows.stop and rows.start < chunk.start + chunk.rows:
-                try:
-                    check_chunk(self.source, chunk)
-                except Corrupt as error:
-                    failures.append(Failure(chunk.pieces[name], error))
+        for chunk in self.header.chunks_of(rows.start, rows.stop):
+            try:
+                check_chunk(self.source, chunk)
+            except Corrupt as error:
+                failures.append(Failure(chunk.pieces[name], error))
         return failures
 
     def _report(self, failures: Sequence[Failure], out: Any, start: int) -> None:
@@ -317,7 +327,10 @@ def _empty_dtype(spec: ColumnSpec) -> np.dtype[Any]:
 def _cut(extents: Sequence[Extent], rows: range, spec: ColumnSpec) -> list[Extent]:
     """The extents of some rows, cut to them where they can be."""
     found = []
-    for extent in extents:
+    first = max(0, bisect_right(extents, rows.start, key=lambda extent: extent.start) - 1)
+    for extent in islice(extents, first, None):
+        if extent.start >= rows.stop:
+            break
         low, high = max(0, rows.start - extent.start), min(extent.rows, rows.stop - extent.start)
         if low < high:
             whole = extent.codec.row_bytes(spec.row_shape) is None

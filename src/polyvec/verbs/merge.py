@@ -19,8 +19,9 @@ def merge(
 ) -> Receipt:  # fmt: skip
     """Merge files (paths, globs) of one kind into ``target``, in the order given; globs in shard order.
 
-    Gaps and duplicates in shard numbers become notes of the receipt, or errors with ``strict``. With ``resume`` finished
-    shards are kept beside the target until all are done, and a killed run continues. Takes the options of `convert`.
+    Gaps and duplicates in shard numbers become notes of the receipt, or errors with ``strict``. With ``resume``
+    finished shards are kept beside the target until all are done, and a killed run continues. Takes the options of
+    `convert`.
     """
     shards = arrange(expand(inputs))
     if not shards.paths:
@@ -37,4 +38,5 @@ def merge(
     with formats.open_many(paths, format=source_format, lenient=lenient) as collection:
         collection.notes.extend(shards.problems)
         receipt = write_collection(target, collection, writing, inputs=paths)
-    return replace(receipt, notes=(*receipt.notes, f"{len(paths)} files merged"))
+    done = "would be merged" if writing.dry_run else "merged"
+    return replace(receipt, notes=(*receipt.notes, f"{len(paths)} files {done}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import numpy as np
 
 from polyvec import formats
 from polyvec.core.errors import InputError
-from polyvec.verbs.convert import Receipt, gather, write_collection
+from polyvec.core.format import Progress
+from polyvec.core.sidecars import sidecar_paths
+from polyvec.core.sinks import check_target
+from polyvec.verbs.convert import Receipt, as_progress, gather, inputs_of, write_collection
 
 
 def split(
@@ -21,10 +25,12 @@ def split(
     """Split a file into shards of ``rows`` rows, or into ``parts`` of nearly equal size.
 
     ``target`` names them: ``out.fbin`` gives ``out-00000-of-00003.fbin`` and so on; a ``{}`` in it is replaced by the
-    number. Takes the options of `convert`.
+    number. A failure takes the new shards back. Takes the options of `convert`.
     """
     if (rows is None) == (parts is None):
         raise InputError("give either rows or parts")
+    if os.fspath(target) == "-":
+        raise InputError("standard output takes one file, not shards; name a file")
     if (rows if rows is not None else parts or 0) < 1:
         raise InputError(f"{'rows' if rows is not None else 'parts'} must be at least 1, "
                          f"not {rows if rows is not None else parts}")  # fmt: skip
@@ -39,12 +45,33 @@ def split(
                 raise InputError(f"{total} rows cannot be split into {parts} parts")
             edges = [round(total * i / parts) for i in range(parts + 1)]
         pieces = list(pairwise(edges))
-        receipts = []
-        for number, (start, stop) in enumerate(pieces):
-            name = shard_path(target, number, len(pieces))
-            part = collection.slice(start, stop)
-            receipts.append(write_collection(name, part, writing, inputs=[source]))
+        names = [shard_path(target, number, len(pieces)) for number in range(len(pieces))]
+        inputs = inputs_of(source)
+        for name in names:  # all before the first is written
+            check_target(name, inputs=inputs, overwrite=writing.overwrite)
+        new = [name for name in names if not name.exists()]
+        receipts: list[Receipt] = []
+        try:
+            for name, (start, stop) in zip(names, pieces):
+                part = collection.slice(start, stop)
+                step = replace(writing, progress=_onward(as_progress(writing.progress), start, total))
+                receipts.append(write_collection(name, part, step, inputs=inputs))
+        except BaseException:
+            _remove([name for name in names[: len(receipts)] if name in new and not writing.dry_run])
+            raise
         return receipts
+
+
+def _onward(progress: Progress | None, start: int, total: int) -> Progress | None:
+    """Progress of one shard as progress of the whole file."""
+    return None if progress is None else lambda current, _: progress(start + current, total)
+
+
+def _remove(shards: list[Path]) -> None:
+    """Take back shards that were not there before, and their sidecars: half a set is worse than none."""
+    for path in shards:
+        for file in (*sidecar_paths(path), path):
+            file.unlink(missing_ok=True)
 
 
 def shard_path(target: str | os.PathLike[str], number: int, total: int) -> Path:
@@ -117,4 +144,4 @@ def sample(
         )
         contiguous = isinstance(rows, _range) and rows.step == 1
         part = collection.slice(rows.start, rows.stop) if contiguous else collection.take(rows)
-        return write_collection(target, part, gather(options), inputs=[source])
+        return write_collection(target, part, gather(options), inputs=inputs_of(source))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -61,6 +62,24 @@ def verify(path: str | os.PathLike[str] | Source, *, format: str | None = None, 
             findings.append(Finding("error", f"{source.label}: SHA-256 differs: expected {sha256}, found {digest}; "
                                     "fetch the file again", field="sha256"))  # fmt: skip
         return Report(source.label, name, source.size, tuple(findings), digest)
+
+
+def verify_all(
+    paths: Sequence[str | os.PathLike[str]], *, format: str | None = None, sha256: str | bool = False
+) -> list[Report]:
+    """Check several files; one that cannot be read is a finding too, so that the others are still checked."""
+    if len(paths) == 1:
+        return [verify(paths[0], format=format, sha256=sha256)]
+    reports = []
+    for path in paths:
+        try:
+            reports.append(verify(path, format=format, sha256=sha256))
+        except FormatError as error:
+            reports.append(Report(os.fspath(path), None, 0, (Finding.of(error),)))
+        except OSError as error:
+            said = f"{os.fspath(path)}: {(error.strerror or str(error)).lower()}"
+            reports.append(Report(os.fspath(path), None, 0, (Finding("error", said),)))
+    return reports
 
 
 def _check(source: Source, detection: formats.Detection) -> list[Finding]:

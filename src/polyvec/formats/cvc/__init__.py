@@ -23,11 +23,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from polyvec.core.blocks import Array, Extent
+from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError
@@ -78,6 +79,7 @@ class CvcColumn(FileColumn):
                          np.dtype(np.float32), encoding=names.pop() if len(names) == 1 else "mixed")  # fmt: skip
         self.header = header
         self._checked: set[int] = set()
+        self._last: tuple[Extent, Array] | None = None
 
     def _read(self, start: int, stop: int, out: Array | None = None) -> Array:
         shape = (stop - start, *self.row_shape)
@@ -85,22 +87,51 @@ class CvcColumn(FileColumn):
             out = np.empty(shape, self.dtype)
         elif out.shape != shape or out.dtype != self.dtype:
             raise ValueError(f"out must be {shape} {self.dtype}, not {out.shape} {out.dtype}")
-        for failure in load_extents(
-            self.source, self.extents(start, stop), self.row_shape, out, start=start, check=self.check
-        ):
+        extents = list(self.extents(start, stop))
+        only = extents[0] if len(extents) == 1 else None
+        if only is not None and self._is_whole(only) and only.rows > stop - start and self._fits(only):
+            out[:] = self._decoded(only)[start - only.start : stop - only.start]
+            return out
+        for failure in load_extents(self.source, extents, self.row_shape, out, start=start, check=self.check):
             raise failure.error
         return out
 
+    def take(self, indices: Array) -> Array:
+        """Rows by index; of chunks that can only be decoded whole each is decoded once."""
+        if not any(map(self._is_whole, self._extents)):
+            return super().take(indices)
+        indices = np.asarray(indices, np.int64)
+        out = np.empty((len(indices), *self.row_shape), self.dtype)
+        owners = np.searchsorted(self._starts, indices, side="right") - 1
+        for owner in np.unique(owners):
+            extent, places = self._extents[owner], np.flatnonzero(owners == owner)
+            if self._is_whole(extent):
+                out[places] = self._decoded(extent)[indices[places] - extent.start]
+            else:
+                out[places] = super().take(indices[places])
+        return out
+
+    def _is_whole(self, extent: Extent) -> bool:
+        return extent.codec.row_bytes(self.row_shape) is None
+
+    def _fits(self, extent: Extent) -> bool:
+        return extent.rows * prod(self.row_shape) * self.dtype.itemsize <= MAX_BLOCK_BYTES
+
+    def _decoded(self, extent: Extent) -> Array:
+        """A chunk that can only be decoded whole. The last one, where it is small, is kept for its other rows."""
+        last = self._last
+        if last is not None and last[0] == extent:
+            return last[1]
+        rows = np.empty((extent.rows, *self.row_shape), self.dtype)
+        for failure in load_extents(self.source, [extent], self.row_shape, rows, start=extent.start, check=self.check):
+            raise failure.error
+        self._last = (extent, rows) if self._fits(extent) else None
+        return rows
+
     def check_chunks(self, start: int, stop: int) -> None:
         """Check the chunks of some rows whose columns have no checksums of their own: before their bytes are copied."""
-        for chunk in self.header.chunks:
-            own = chunk.pieces[self.name]
-            if (
-                own.crc is None
-                and chunk.start < stop
-                and start < chunk.start + chunk.rows
-                and chunk.index not in self._checked
-            ):
+        for chunk in self.header.chunks_of(start, stop):
+            if chunk.pieces[self.name].crc is None and chunk.index not in self._checked:
                 check_chunk(self.source, chunk)
                 self._checked.add(chunk.index)
 
@@ -122,7 +153,9 @@ class Cvc(Format):
         return [Match(Confidence.SUFFIX, "suffix .cvc; it does not start with CVCF")] if suffix == ".cvc" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        header = read_header(source)
+        return self._collect(read_header(source), source)
+
+    def _collect(self, header: Header, source: Source) -> Collection:
         columns: dict[str, Column] = {spec.name: CvcColumn(header, spec.name, source) for spec in header.columns}
         return Collection(columns, records=read_records(header), metadata=read_metadata(header), notes=header.notes)
 
@@ -145,9 +178,8 @@ class Cvc(Format):
         chunks = encoding.partition(collection.columns, targets, options.chunk_rows, collection.format == self.name)
         if collection.records is not None and self.holding(collection).records:
             runs = [run for run in collection.records.runs() if run[2]]
-            if isinstance(collection.records, ChunkRecords) and set(chunk_starts(runs)) <= {
-                chunk.start for chunk in chunks
-            }:
+            edges = {start for start, _, _ in collection.records.runs()}
+            if isinstance(collection.records, ChunkRecords) and edges <= {chunk.start for chunk in chunks}:
                 metadata, runs = [dict(collection.records[chunk.start]) for chunk in chunks], []
         write_file(collection, sink, targets, chunks, sections=runs, chunk_metadata=metadata, options=options)
 
@@ -168,8 +200,7 @@ class Cvc(Format):
                 yield Finding.of(error)
         yield from check_sections(header)
         if not failed:
-            with self.open(source) as collection:
-                yield from check_rows(collection)
+            yield from check_rows(self._collect(header, source))
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         header = read_header(source)
@@ -219,11 +250,6 @@ def write_metadata(metadata: Mapping[str, Any]) -> Json:
     """Metadata as header keys; those whose names the format uses go under ``metadata``."""
     own = {key: value for key, value in metadata.items() if key in KNOWN_KEYS}
     return {key: value for key, value in metadata.items() if key not in own} | ({"metadata": own} if own else {})
-
-
-def chunk_starts(runs: Sequence[tuple[int, int, Any]]) -> list[int]:
-    """Where runs of rows begin and end."""
-    return [edge for start, stop, _ in runs for edge in (start, stop)][:-1]
 
 
 def choose_targets(collection: Collection, options: WriteOptions) -> list[Target]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -23,7 +24,7 @@ VERSIONED = Record("prelude", magic=4, major="u2", minor="u2", header_len="u4")
 DOCUMENT_CHUNK = Record("chunk", length="u4")
 VERSIONED_CHUNK = Record("chunk", length="u4", crc32="u4")
 
-MAX_HEADER_BYTES = 64 << 20  # half a million chunks; beyond that a header is a mistake or an attack
+MAX_HEADER_BYTES = 16 << 20  # some 150,000 chunks; beyond that a header is a mistake or an attack
 MAX_MAJOR = 2
 COMPRESSIONS = ("fp16", "int8", "none", "lossless", "bfloat16")
 # The first six are those of real files; the others are ours, for columns that must not change their type.
@@ -114,6 +115,12 @@ class Header:
     def extents(self, name: str) -> list[Extent]:
         """A column's extents, without those of empty chunks."""
         return [chunk.pieces[name] for chunk in self.chunks if chunk.rows]
+
+    def chunks_of(self, start: int, stop: int) -> Sequence[Chunk]:
+        """The chunks that hold rows ``start`` to ``stop``."""
+        first = max(0, bisect_right(self.chunks, start, key=lambda chunk: chunk.start) - 1)
+        last = bisect_left(self.chunks, stop, key=lambda chunk: chunk.start)
+        return [chunk for chunk in self.chunks[first:last] if chunk.start + chunk.rows > start]
 
     def spec(self, name: str) -> ColumnSpec:
         """A column's declaration; KeyError where there is none."""

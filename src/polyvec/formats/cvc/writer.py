@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from polyvec.core.blocks import Array
 from polyvec.core.errors import InputError
 from polyvec.core.files import Source
@@ -212,7 +214,9 @@ class ChunkWriter:
             "chunks": entries,
         }
         try:
-            text = json.dumps(header, sort_keys=self.layout == "versioned", separators=(",", ":"), allow_nan=False)
+            text = json.dumps(
+                header, sort_keys=self.layout == "versioned", separators=(",", ":"), allow_nan=False, default=_plain
+            )
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"metadata that JSON cannot hold: {error}; keep plain numbers, strings, lists and mappings"
@@ -307,3 +311,10 @@ def shift(sink: Sink, start: int, delta: int) -> None:
     for stop in range(end, start, -COPY_PIECE):
         begin = max(start, stop - COPY_PIECE)
         sink.write_at(begin + delta, os.pread(sink.fd, stop - begin, begin))
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars as JSON's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} {str(value)[:40]!r}")

@@ -134,8 +134,8 @@ def _column(name: str, source: Source, matrix: Matrix, start: int, stop: int) ->
     width = matrix.dim * matrix.dtype.itemsize
     others: tuple[Part, ...] = ()
     if matrix.quantized:
-        codec = _product(source, matrix)
         width = matrix.parts
+        codec = _product(source, matrix, matrix.data + start * width)
         if matrix.norms is not None:
             others = (Part("norms", matrix.norms + 4 * start),)
     extent = Extent(0, rows, matrix.data + start * width, rows * width, codec, others=others)
@@ -143,14 +143,14 @@ def _column(name: str, source: Source, matrix: Matrix, start: int, stop: int) ->
                       encoding="pq" if matrix.quantized else "raw")  # fmt: skip
 
 
-def _product(source: Source, matrix: Matrix) -> Product:
+def _product(source: Source, matrix: Matrix, origin: int) -> Product:
     books = np.empty((matrix.parts, matrix.centroids, matrix.dim // matrix.parts), "<f4")
     source.read_into(matrix.books, books)
     projection = None
     if matrix.projection is not None:
         projection = np.empty((matrix.dim, matrix.dim), "<f4")
         source.read_into(matrix.projection, projection)
-    return Product(books, projection, matrix.norms is not None)
+    return Product(books, projection, matrix.norms is not None, origin)
 
 
 def _plain(value: Any) -> Any:

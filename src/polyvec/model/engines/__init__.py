@@ -16,11 +16,13 @@ ENGINES = ("onnxruntime", "openvino", "numpy")
 
 
 class Engine(Protocol):
-    """Runs batches. ``workers`` says how many calls of `pool` pay when made at once; ``budget`` is tokens a batch."""
+    """Runs batches. ``workers`` says how many calls of `pool` pay when made at once; ``budget`` is tokens a batch;
+    texts of more than ``whole`` tokens are better not padded."""
 
     name: str
     workers: int
     budget: int
+    whole: int | None
 
     def pool(self, ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> NDArray[np.float32]:
         """Pooled vectors [texts, width], not normalised, of padded ids [texts, tokens]. Safe from several threads."""

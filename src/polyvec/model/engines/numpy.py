@@ -20,6 +20,7 @@ class NumpyEngine:
     name = "numpy"
     workers = 1
     budget = 1024
+    whole: int | None = None
 
     def __init__(self, model: Model) -> None:
         self._model = model

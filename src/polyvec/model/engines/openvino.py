@@ -18,6 +18,7 @@ class OpenvinoEngine:
     """One stream and one request a worker: batches run beside each other."""
 
     name = "openvino"
+    whole: int | None = None
     budget = 2048  # tokens: matrix units want tall matrices more than the cache wants short ones
 
     def __init__(self, model: Model, threads: int) -> None:
