@@ -77,6 +77,8 @@ class _Trial:
         # A quantizer of 4 bits is learnt in a moment; the usual 8 bits take longer than all the rest.
         own: dict[str, Any] = {"bits": 4, "iterations": 2} if encoding == "pq" else {}
         try:
+            if own:
+                _calm_faiss()
             receipt = write(path, self.collection, format=name, encoding=encoding, durable=False, sidecar=False, **own)
             with formats.open(path, format=name) as written:
                 recall = self._recall(written.vectors.to_numpy())
@@ -103,3 +105,12 @@ class _Trial:
         found = search(rows, self.probes, k=min(11, len(rows)), metric="cosine").rows
         others = np.argsort(found == self.asked[:, None], axis=1, kind="stable")[:, :10]
         return np.take_along_axis(found, others, axis=1)
+
+
+def _calm_faiss() -> None:
+    """One thread: hundreds of tiny steps cost more in waiting for each other than they win."""
+    try:
+        import faiss
+    except ImportError:
+        return
+    faiss.omp_set_num_threads(1)
