@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyvec.codecs.levels import quantize_rows
 from polyvec.core.errors import MissingExtra
 from polyvec.model import bundled, stdlib_corpus
 from polyvec.testing.models import write_tiny_folder
@@ -74,3 +75,7 @@ def test_fewer_entries_are_spread_over_all() -> None:
     rows = [whole.entries.index(entry) for entry in part.entries]
     np.testing.assert_array_equal(part.vectors, whole.vectors[rows])
     assert bundled.spread_rows(3, 10) == [0, 1, 2] and bundled.spread_rows(0, 5) == []
+
+
+def test_the_bundled_vectors_can_be_rounded_to_int8_again() -> None:
+    assert len(quantize_rows(bundled.read_bundled().vectors).codes) == 3000

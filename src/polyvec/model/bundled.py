@@ -1,8 +1,8 @@
 """The standard library's summaries with their vectors: embedded on the spot where the model is at hand, else bundled.
 
 The bundled file is xz-compressed: one line of JSON (the entries, the question, the shape), then int8 codes
-(``code = round(127 * value)`` of unit vectors), the question's vector last. ``python -m polyvec.model.bundled`` makes
-it again.
+(``code = round(127 * value)`` of unit vectors, norms kept), the question's vector last.
+``python -m polyvec.model.bundled`` makes it again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.codecs.levels import quantize_rows
 from polyvec.core.collection import Collection
 from polyvec.core.errors import MissingExtra, PolyvecError
 from polyvec.model.loading import find_installed
@@ -99,7 +100,8 @@ def read_bundled(note: str = "bundled vectors", *, limit: int | None = None) -> 
 def write_bundled(corpus: Corpus, path: Path) -> int:
     """Make the bundled file; returns its size."""
     rows = np.vstack([corpus.vectors, corpus.query])
-    codes = np.rint(rows * 127).astype(np.int8)
+    # Rounded so that the codes keep length one: only such rows can be rounded to int8 again, as .i8bin needs.
+    codes = quantize_rows(rows).codes
     header = {
         "entries": [astuple(entry) for entry in corpus.entries],
         "question": corpus.question,

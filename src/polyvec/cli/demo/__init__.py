@@ -101,6 +101,8 @@ def _embed(folder: Path, rows: int) -> Corpus:
     print(f"   {example.name}: {_short(example.summary, 90)}")
     print(f"   each is now {corpus.vectors.shape[1]} numbers of float32; near in meaning is near in space")
     print(f"   {corpus.note}")
+    if corpus.model is None:
+        print("   (bundled vectors were rounded to int8 once already: below, int8 loses less than it would)")
     return corpus
 
 
