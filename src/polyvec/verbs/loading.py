@@ -35,9 +35,11 @@ class CorruptedChunkError(Corrupt):
 def load_cvc(
     path: Path, device: str = "cpu", framework: str = "torch", backend: str = "auto", on_corruption: str = "raise",
     fill_value: float = 0.0, *, out: Array | None = None, rows: slice | None = None,
-    columns: str | Sequence[str] | None = None, corrupted: list[tuple[int, int]] | None = None,
+    columns: str | Sequence[str] | None = None, corrupted: list[tuple[int, int]] | None = None, dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """Load a file: a ``(rows, dimension)`` float32 array, or of a columnar file a dict of arrays.
+
+    On a device ``dtype`` may also be float16 or bfloat16, and ``out`` is an array there.
 
     ``out`` is filled and returned; ``rows`` is a slice of step 1, of which only the bytes are read; ``columns`` names
     columns of a columnar file (one name gives one array). Checksums of whole chunks are checked: a bad chunk raises
@@ -50,6 +52,9 @@ def load_cvc(
         single = isinstance(columns, str) or len(file.header.columns) == 1
         if out is not None and not single:
             raise InputError("out= holds one column; name it with columns=")
+        if dtype is not None and file.device is None:
+            raise InputError("dtype= is for devices; on the CPU decoded values are float32")
+        file.dtype = dtype
         if single:
             return file.load(names[0], wanted, out=out)
         if rows is None and len(names) == len(file.header.columns):
@@ -140,6 +145,7 @@ class File:
         self.header: Header = read_header(source)
         for note in self.header.notes:
             warnings.warn(f"{source.label}: {note}", FormatWarning, stacklevel=5)
+        self.dtype: str | None = None  # what a device is to decode to
         self._known: dict[str, tuple[Header, list[Extent], np.dtype[Any]]] = {}
         self.on_corruption, self.fill_value, self.corrupted = on_corruption, fill_value, corrupted
         self.framework, self.device_name, self.backend = framework, device, backend
@@ -202,7 +208,7 @@ class File:
         extents, dtype = self._pieces(name, spec)
         total = sum(len(rows) for rows in wanted)
         if self.device is not None:
-            return self._load_on_device(name, wanted)
+            return self._load_on_device(name, wanted, out)
         shape = (total, *spec.row_shape)
         if out is None:
             out = np.empty(shape, dtype)
@@ -226,12 +232,15 @@ class File:
             self._known[name] = known
         return known[1], known[2]
 
-    def _load_on_device(self, name: str, wanted: Sequence[range]) -> Any:
+    def _load_on_device(self, name: str, wanted: Sequence[range], out: Any = None) -> Any:
         """As `load`, on the device; where damaged rows are to be filled, this process finds them first."""
         assert self.device is not None
         column = CvcColumn(self.header, name, self.source)
-        half = "float32" if column.dtype == np.float16 else None
+        dtype = self.dtype if column.dtype.kind == "f" else None
+        if dtype is None and column.dtype == np.float16:
+            dtype = "float32"
         pieces = []
+        at = 0
         for rows in wanted:
             failures = [] if self.on_corruption == "raise" else self._damaged(name, rows)
             try:
@@ -240,15 +249,19 @@ class File:
                     device=self.device_name,
                     framework=self.framework,
                     backend=self.backend,
-                    dtype=half,
+                    dtype=dtype,
                     start=rows.start,
                     stop=rows.stop,
                     check=self.on_corruption == "raise",
+                    out=None if out is None else out[at : at + len(rows)],
                 )
             except Corrupt as error:
                 raise _corrupted(error) from None
             self._report(failures, array, rows.start)
             pieces.append(array)
+            at += len(rows)
+        if out is not None:
+            return out
         if len(pieces) == 1:
             return pieces[0]
         library = import_module(self.framework)
