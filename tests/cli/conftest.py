@@ -23,6 +23,7 @@ def example_files(tmp_path_factory):
     vectors = rng.standard_normal((300, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     pv.write(folder / "vectors.fbin", vectors, records=[{"name": f"item {i}", "kind": "ab"[i % 2]} for i in range(300)])
+    pv.convert(folder / "vectors.fbin", folder / "cards.cvc")
     pv.write(folder / "queries.fbin", vectors[:5] + np.float32(0.01))
     order = np.argsort(-(vectors[:5] @ vectors.T), axis=1).astype(np.int32)
     pv.write(folder / "truth.ibin", order[:, :20])

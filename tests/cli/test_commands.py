@@ -38,11 +38,13 @@ def test_every_command_has_an_example(name):
     assert f"$ {name}" in (LEAVES[name].help or ""), f"{name}: its help shows no example"
 
 
+SERVERS = {"polyvec serve"}
+
+
 @pytest.mark.parametrize(("name", "line"), list(examples()))
-def test_every_example_runs(name, line, cli, request):
-    needs = request.getfixturevalue("requirements") if "requirements" in request.fixturenames else {}
-    if name in needs:
-        pytest.skip(needs[name])
+def test_every_example_runs(name, line, cli):
+    if name in SERVERS:
+        pytest.skip("does not end by itself; tests/web/test_serve.py starts it")
     code, _, err = cli(*shlex.split(line)[1:])
     assert code == 0, err
     assert "Traceback" not in err
