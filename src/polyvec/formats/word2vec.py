@@ -11,12 +11,13 @@ There is no magic number: the counts, the size and where the second word begins 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from polyvec.core.blocks import Array
+from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Raw, rows_per_block
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ReaderColumn
 from polyvec.core.errors import Corrupt, Truncated
@@ -82,14 +83,7 @@ class Word2Vec(Format):
         if rest and len(table) == rows:
             notes.append(f"{source.size - walk.end} bytes after the last row, from byte {walk.end} on, are ignored")
         strings = check_words(table, source, lossy=bool(own.get("lossy", lenient)))
-        offsets = table.stops + 1
-
-        def read(first: int, last: int) -> Array:
-            out = np.empty((last - first, dim), F32)
-            take_rows(data, offsets[first:last], out.view(np.uint8))
-            return out
-
-        return Collection({"vectors": ReaderColumn("vectors", (len(table), dim), F32, read)},
+        return Collection({"vectors": GatheredRows(data, table.stops + 1, dim)},
                           vocab=Vocab(strings), notes=notes)  # fmt: skip
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
@@ -113,6 +107,32 @@ class Word2Vec(Format):
         start = counts[2] if counts else 0
         return [Span(0, start, "counts", f"{counts[0]} {counts[1]}" if counts else ""),
                 Span(start, source.size - start, "rows", "word, space, values")]  # fmt: skip
+
+
+class GatheredRows(ReaderColumn):
+    """Rows of `dim` floats that begin at given offsets, gathered; a stream reuses one buffer."""
+
+    def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dim: int) -> None:
+        super().__init__("vectors", (len(offsets), dim), F32, lambda start, stop: self.take(np.arange(start, stop)))
+        self._data, self._offsets = data, offsets
+
+    def take(self, indices: Array) -> Array:
+        out = np.empty((len(indices), self.shape[1]), F32)
+        take_rows(self._data, np.ascontiguousarray(self._offsets[indices]), out.view(np.uint8))
+        return out
+
+    def blocks(
+        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
+    ) -> Iterator[Block]:
+        most = rows_per_block(self.dtype, self.row_shape)
+        rows = min(rows or most, rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
+        stop = self.rows if stop is None else min(stop, self.rows)
+        buffer = np.empty((max(0, min(rows, stop - start)), self.shape[1]), F32)
+        for at in range(start, stop, rows):
+            end = min(at + rows, stop)
+            part = buffer[: end - at] if reuse else np.empty((end - at, self.shape[1]), F32)
+            take_rows(self._data, self._offsets[at:end], part.view(np.uint8))
+            yield Block(at, {"codes": part}, Raw(self.dtype), end - at)
 
 
 def read_counts(head: bytes) -> tuple[int, int, int] | None:
