@@ -111,8 +111,8 @@ def arrange(paths: Sequence[Path]) -> ShardSet:
     problems: list[str] = []
     resolved = [os.path.realpath(path) for path in paths]
     given = Counter(resolved)
-    for path in sorted({str(p) for p, r in zip(paths, resolved) if given[r] > 1}):
-        problems.append(f"{path} is given more than once")
+    for again in sorted({str(p) for p, r in zip(paths, resolved) if given[r] > 1}):
+        problems.append(f"{again} is given more than once")
     groups: dict[tuple[str, str], list[ShardName]] = {}
     for path in paths:
         if name := parse_shard_name(path.name):
