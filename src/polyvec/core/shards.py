@@ -111,8 +111,8 @@ def arrange(paths: Sequence[Path]) -> ShardSet:
     problems: list[str] = []
     resolved = [os.path.realpath(path) for path in paths]
     given = Counter(resolved)
-    for twice in sorted({str(p) for p, r in zip(paths, resolved) if given[r] > 1}):
-        problems.append(f"{twice} is given more than once")
+    for again in sorted({str(p) for p, r in zip(paths, resolved) if given[r] > 1}):
+        problems.append(f"{again} is given more than once")
     groups: dict[tuple[str, str], list[ShardName]] = {}
     for path in paths:
         if name := parse_shard_name(path.name):
@@ -132,7 +132,7 @@ def arrange(paths: Sequence[Path]) -> ShardSet:
         if missing:
             shown = ", ".join(map(str, missing[:8])) + ("…" if len(missing) > 8 else "")
             problems.append(f"{label}: {len(missing)} of {last - first + 1} shards are missing: {shown}")
-        doubles = sorted(n for n, count in Counter(numbers).items() if count > 1)
-        if doubles:
-            problems.append(f"{label}: shard numbers given twice: {', '.join(map(str, doubles[:8]))}")
+        twice = sorted(n for n, count in Counter(numbers).items() if count > 1)
+        if twice:
+            problems.append(f"{label}: shard numbers given twice: {', '.join(map(str, twice[:8]))}")
     return ShardSet(tuple(paths), tuple(problems))
