@@ -80,9 +80,7 @@ def reaches(name: str, speed: dict[str, float]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="a tenth of the rows")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", help="run the casts whose name contains this")
@@ -145,9 +143,7 @@ def main() -> None:
             if peer is not None:
                 contenders["numkong, 2 threads"] = peer
         speed: dict[str, float] = {}
-        for _ in range(
-            3
-        ):  # a missed target on a busy machine: more rounds for everyone, the best of all count
+        for _ in range(3):  # a missed target on a busy machine: more rounds for everyone, the best of all count
             again = measure(contenders, floats.nbytes, options.rounds)
             speed = {who: max(value, speed.get(who, 0)) for who, value in again.items()}
             reached = reaches(name, speed)
@@ -175,8 +171,7 @@ def numkong_cast(source: np.ndarray, target: np.ndarray) -> Contender | None:
 
     def run() -> None:
         workers = [
-            threading.Thread(target=numkong.astype, args=(a, b.dtype.name), kwargs={"out": b})
-            for a, b in halves
+            threading.Thread(target=numkong.astype, args=(a, b.dtype.name), kwargs={"out": b}) for a, b in halves
         ]
         for worker in workers:
             worker.start()

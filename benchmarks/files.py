@@ -73,13 +73,17 @@ def main() -> None:
             to_npy = best(lambda: pv.convert(whole, folder / "o.npy", durable=sync, measure=False))
             to_fbin = best(lambda: pv.convert(folder / "a.npy", folder / "o.fbin", durable=sync, measure=False))
             print(f"{label}: cp {limit * 1e3:.0f} ms, cat of shards {joined * 1e3:.0f} ms")
-            print(f"{label}: merge of 8 shards {merge * 1e3:.0f} ms = {merge / limit:.2f} of cp (no slower than 1.00 wanted)")
+            print(
+                f"{label}: merge of 8 shards {merge * 1e3:.0f} ms = {merge / limit:.2f} of cp (no slower than 1.00 wanted)"
+            )
             print(f"{label}: fbin -> npy {to_npy * 1e3:.0f} ms = {to_npy / limit:.2f} of cp (1.15 wanted)")
             print(f"{label}: npy -> fbin {to_fbin * 1e3:.0f} ms = {to_fbin / limit:.2f} of cp (1.15 wanted)")
         content = whole.read_bytes()
         hashing = best(lambda: hashlib.sha256(content), 3)
         hashed = best(lambda: pv.merge(shards, folder / "m.fbin", durable=False, measure=False, sha256=True), 3)
-        print(f"merge with SHA-256 {hashed * 1e3:.0f} ms = {hashed / hashing:.2f} of hashing alone ({hashing * 1e3:.0f} ms; 1.10 wanted)")
+        print(
+            f"merge with SHA-256 {hashed * 1e3:.0f} ms = {hashed / hashing:.2f} of hashing alone ({hashing * 1e3:.0f} ms; 1.10 wanted)"
+        )
     finally:
         shutil.rmtree(folder)
 

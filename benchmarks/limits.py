@@ -76,7 +76,9 @@ def main() -> None:
             command = [sys.executable, "-m", "polyvec", *arguments]
             best = min(timed(command, folder) for _ in range(10))
             bare = min(timed([sys.executable, "-c", "pass"], folder) for _ in range(10))
-            print(f"polyvec {arguments[0]}: best of 10 {best:.3f} s ({best / bare:.1f} x an empty Python, {bare:.3f} s)")
+            print(
+                f"polyvec {arguments[0]}: best of 10 {best:.3f} s ({best / bare:.1f} x an empty Python, {bare:.3f} s)"
+            )
     finally:
         shutil.rmtree(folder)
 

@@ -1,6 +1,6 @@
 """Print docs/cli.md: the help of every command, as the program itself gives it.
 
-    python docs/make_cli.py > docs/cli.md
+python docs/make_cli.py > docs/cli.md
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def device():
     def load(column, *, device, **options):
         return load_column(column, device="host", **options)
 
-    devices.register(devices.Device("host", load, ("triton",), lambda: {}))
+    devices.register(devices.Device("host", load, ("triton",), dict))
     yield "host"
     devices.unregister("host")
 

@@ -76,9 +76,7 @@ def test_all_halves_and_all_codes(backend, tmp_path):
     pv.write(path, halves)
     with pv.open(path) as c:
         c.vectors.dtype = np.dtype(np.float32)  # as a float16-encoded column
-        c.vectors._extents = tuple(
-            Extent(e.start, e.rows, e.offset, e.size, Float16()) for e in c.vectors._extents
-        )
+        c.vectors._extents = tuple(Extent(e.start, e.rows, e.offset, e.size, Float16()) for e in c.vectors._extents)
         found = pipeline.load_column(c.vectors, device=DEVICE, backend=backend).cpu().numpy()
         np.testing.assert_array_equal(found.view(np.uint32), c.vectors.to_numpy().view(np.uint32))
 
@@ -185,7 +183,9 @@ def test_ranges_of_a_file_and_their_sums(tmp_path):
 
     data = np.random.default_rng(4).integers(0, 256, 1_000_003, dtype=np.uint8)
     (tmp_path / "f").write_bytes(data.tobytes())
-    loads = np.array([[0, 1, 0], [1, 600_001, 16], [600_002, 399_999, 700_000], [5, 0, 9], [77, 63, 1_200_000], [9, 200, 1_200_100]])
+    loads = np.array(
+        [[0, 1, 0], [1, 600_001, 16], [600_002, 399_999, 700_000], [5, 0, 9], [77, 63, 1_200_000], [9, 200, 1_200_100]]
+    )
     for path in available_paths():
         with use_path(path), Source(tmp_path / "f") as source, Filler(source.fd, 3) as filler:
             outs = [np.zeros(1_300_000, np.uint8) for _ in range(4)]

@@ -47,7 +47,9 @@ def brute_force(column, queries, k, metric):
         keys = queries @ rows.T
         if metric == "cosine":
             norms = np.linalg.norm(rows, axis=1)
-            keys = np.where(norms > 0, keys / np.where(norms > 0, norms, 1) / np.linalg.norm(queries, axis=1)[:, None], 0.0)
+            keys = np.where(
+                norms > 0, keys / np.where(norms > 0, norms, 1) / np.linalg.norm(queries, axis=1)[:, None], 0.0
+            )
     return np.array([np.lexsort((np.arange(len(rows)), -np.round(key, 10)))[:k] for key in keys])
 
 

@@ -182,9 +182,7 @@ def test_every_half_survives_the_way_to_float32_and_back(path: str) -> None:
 def test_halves_round_as_numpy_rounds_them(path: str) -> None:
     # Around every half: itself, the midpoint to the next, and one unit to either side of both.
     bits = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
-    middle = ((bits[:-1].view(np.float32).astype(np.float64) + bits[1:].view(np.float32)) / 2).astype(
-        np.float32
-    )
+    middle = ((bits[:-1].view(np.float32).astype(np.float64) + bits[1:].view(np.float32)) / 2).astype(np.float32)
     near = np.concatenate([bits, middle.view(np.uint32)])
     near = np.concatenate([near, near + 1, np.maximum(near, 1) - 1, np.array([0x477FF000], np.uint32)])
     floats = np.concatenate([near, near | 0x80000000]).astype(np.uint32).view(np.float32)

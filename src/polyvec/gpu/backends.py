@@ -66,7 +66,11 @@ def choose(backend: str, memory: Memory) -> Decode:
         return decoder(wanted[0], memory)
     if backend in wanted:
         return decoder(backend, memory)
-    reason = broken.get(backend) or "; ".join(sorted(set(broken.values()))) or "triton works on torch memory: framework='torch'"
+    reason = (
+        broken.get(backend)
+        or "; ".join(sorted(set(broken.values())))
+        or "triton works on torch memory: framework='torch'"
+    )
     if "pip install" in reason:
         raise MissingExtra(backend, extra="gpu", purpose=f"GPU kernels ({reason})")
     raise DeviceError(f"backend {backend!r} cannot run here: {reason}")

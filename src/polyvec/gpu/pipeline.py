@@ -96,7 +96,15 @@ def _load(column: Column, memory: Memory, backend: str, dtype: str | None, out: 
         return _by_blocks(column, memory, out, start, stop, wanted)
     assert isinstance(column, FileColumn)
     if buffers:
-        _run(column.source, buffers, memory, decode, out.reshape(-1), threads, _expected(column, start, stop) if check else {})
+        _run(
+            column.source,
+            buffers,
+            memory,
+            decode,
+            out.reshape(-1),
+            threads,
+            _expected(column, start, stop) if check else {},
+        )
     return out
 
 
@@ -137,7 +145,9 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
         sums = filler.wait(ticket) if filler is not None else ticket
         for load, crc in zip(buffer.loads, sums):
             if load.checked and expected:
-                found[load.chunk] = crc32_combine(found[load.chunk], int(crc), load.size) if load.chunk in found else int(crc)
+                found[load.chunk] = (
+                    crc32_combine(found[load.chunk], int(crc), load.size) if load.chunk in found else int(crc)
+                )
         pinned, _, on_device = ring[slot]
         memory.after(memory.copy(pinned, on_device, buffer.total))
         decode(on_device, buffer, out)
@@ -233,7 +243,9 @@ def _by_books(column: Column, codec: Product, memory: Any, out: Any, start: int,
     for block in column.blocks(65536, start=start, stop=stop, reuse=True):
         codes = block.parts["codes"]
         if codec.centroids < 256 and codes.size and codes.max() >= codec.centroids:
-            raise Corrupt("a code names no centroid", field="codes", expected=f"below {codec.centroids}", found=int(codes.max()))
+            raise Corrupt(
+                "a code names no centroid", field="codes", expected=f"below {codec.centroids}", found=int(codes.max())
+            )
         rows = books[parts, torch.from_numpy(codes).to(out.device).long()].reshape(block.rows, codec.dim)
         if codec.norms:
             rows = rows * torch.from_numpy(np.ascontiguousarray(block.parts["norms"])).to(out.device)[:, None]

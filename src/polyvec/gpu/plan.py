@@ -119,7 +119,16 @@ def _fill(extents: list[Extent], row_shape: tuple[int, ...], first: int, capacit
             count = min(fits, extent.rows - done)
             part = extent.slice(done, done + count, row_shape)
             loads.append(Load(part.offset, count * width, at, number, extent.crc is not None))
-            record = [at, (extent.start + done - first) * dim, count * dim, kind_of(extent.codec) or 0, bits(a), bits(b), dim, 0]
+            record = [
+                at,
+                (extent.start + done - first) * dim,
+                count * dim,
+                kind_of(extent.codec) or 0,
+                bits(a),
+                bits(b),
+                dim,
+                0,
+            ]
             at = _aligned(at + count * width)
             if scale_bytes:
                 record[EXTRA] = at

@@ -92,7 +92,10 @@ class DeviceIndex:
             self.divisor = divisors.pop()
         elif kind is AffineUint8:
             counts = torch.tensor([e.rows for e in extents])
-            for name, values in (("scale", [e.codec.scale for e in extents]), ("minimum", [e.codec.minimum for e in extents])):
+            for name, values in (
+                ("scale", [e.codec.scale for e in extents]),
+                ("minimum", [e.codec.minimum for e in extents]),
+            ):
                 spread = torch.repeat_interleave(torch.tensor(values, dtype=torch.float32), counts)
                 setattr(self, name, spread.to(self.codes.device))
         elif self.dtype == "uint8":
@@ -144,7 +147,12 @@ class DeviceIndex:
             a, b = a * inverse, b * inverse
         elif metric == "l2":
             a, b, c = 2 * a, 2 * b, -(self.norms**2).float()
-        largest = (float((a.abs() * self.code_norms).max()), float(b.abs().max()), float(c.abs().max()), float(a.abs().max()))
+        largest = (
+            float((a.abs() * self.code_norms).max()),
+            float(b.abs().max()),
+            float(c.abs().max()),
+            float(a.abs().max()),
+        )
         self._by_metric[metric] = (a, b, c, *largest)
         return self._by_metric[metric]
 
@@ -257,7 +265,9 @@ class DeviceIndex:
         if best.shape[1] >= k:
             kth = torch.topk(best, k, dim=1).values[:, -1]
         else:
-            kth = torch.full((len(best),), float("-inf"), device=best.device)  # fewer tiles than k: all rows are candidates
+            kth = torch.full(
+                (len(best),), float("-inf"), device=best.device
+            )  # fewer tiles than k: all rows are candidates
         lowered = (kth.double() - 2 * margin).float()
         return torch.nextafter(lowered, torch.full_like(lowered, float("-inf")))
 

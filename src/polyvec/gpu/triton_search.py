@@ -28,8 +28,16 @@ def best_of_tiles(
             if WHOLE:
                 x = tl.load(codes_ptr + row[:, None] * dim + (at + depth)[None, :], mask=there[:, None], other=0)
             else:
-                x = tl.load(codes_ptr + row[:, None] * dim + (at + depth)[None, :], mask=there[:, None] & inside[None, :], other=0)
-            q = tl.load(queries_ptr + query[None, :] * dim + (at + depth)[:, None], mask=known[None, :] & inside[:, None], other=0.0)
+                x = tl.load(
+                    codes_ptr + row[:, None] * dim + (at + depth)[None, :],
+                    mask=there[:, None] & inside[None, :],
+                    other=0,
+                )
+            q = tl.load(
+                queries_ptr + query[None, :] * dim + (at + depth)[:, None],
+                mask=known[None, :] & inside[:, None],
+                other=0.0,
+            )
             total = tl.dot(x.to(tl.float16), q, total)
         if PLAIN:
             score = total
@@ -70,14 +78,22 @@ def best_of_int8_tiles(
             if WHOLE:
                 x = tl.load(codes_ptr + row[:, None] * dim + depth[None, :], mask=there[:, None], other=0)
             else:
-                x = tl.load(codes_ptr + row[:, None] * dim + depth[None, :], mask=there[:, None] & (depth < dim)[None, :], other=0)
+                x = tl.load(
+                    codes_ptr + row[:, None] * dim + depth[None, :],
+                    mask=there[:, None] & (depth < dim)[None, :],
+                    other=0,
+                )
             coarse = tl.dot(x, tl.trans(high), coarse, out_dtype=tl.int32)
             fine = tl.dot(x, tl.trans(low), fine, out_dtype=tl.int32)
         else:
             for at in range(0, dim, DEPTH):
                 inside = at + depth < dim
                 wanted = known[:, None] & inside[None, :]
-                x = tl.load(codes_ptr + row[:, None] * dim + (at + depth)[None, :], mask=there[:, None] & inside[None, :], other=0)
+                x = tl.load(
+                    codes_ptr + row[:, None] * dim + (at + depth)[None, :],
+                    mask=there[:, None] & inside[None, :],
+                    other=0,
+                )
                 h = tl.load(high_ptr + query[:, None] * dim + (at + depth)[None, :], mask=wanted, other=0)
                 low = tl.load(low_ptr + query[:, None] * dim + (at + depth)[None, :], mask=wanted, other=0)
                 coarse = tl.dot(x, tl.trans(h), coarse, out_dtype=tl.int32)
