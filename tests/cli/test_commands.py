@@ -85,3 +85,10 @@ def test_no_arguments_gives_help(cli):
 
 def test_version(process):
     assert process("--version").stdout.startswith(b"polyvec ")
+
+
+def test_the_overview_names_every_command(process):
+    for arguments in ((), ("--help",), ("-h",)):
+        out = process(*arguments).stdout.decode()
+        for name in command_names():
+            assert f"\n  {name} " in out

@@ -20,8 +20,32 @@ def main() -> None:
 
         print(f"polyvec {__version__}")
         return
+    if sys.argv[1:] in ([], ["--help"], ["-h"]):
+        print(overview())  # without loading a single command: this is what people wait for first
+        return
     _end_cleanly()
     sys.exit(run(sys.argv[1:]))
+
+
+def overview() -> str:
+    """The page of ``polyvec --help``: every command with the first line of its module."""
+    folder = os.path.dirname(__file__)
+    lines = []
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        path = os.path.join(path, "__init__.py") if os.path.isdir(path) else path
+        if name.startswith("_") or not path.endswith(".py") or not os.path.isfile(path):
+            continue
+        with open(path, encoding="utf-8") as file:
+            title, colon, summary = file.readline().strip().strip('"').partition(": ")
+        if colon and title == f"polyvec {name.removesuffix('.py')}":
+            lines.append(f"  {title.split()[1]:<10} {summary[:1].upper()}{summary[1:]}")
+    return "\n".join([
+        "Usage: polyvec COMMAND [ARGS]...", "",
+        "  Open, check, convert, shrink and search any embedding file, and know exactly what you lost.", "",
+        "Options:", "  --version   Print the version and exit.", "  -h, --help  Show this message and exit.", "",
+        "Commands:", *lines, "", "polyvec COMMAND --help explains one of them, with an example.",
+    ])  # fmt: skip
 
 
 def _end_cleanly() -> None:
