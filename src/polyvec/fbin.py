@@ -22,7 +22,7 @@ from polyvec import formats
 from polyvec.codecs import Raw
 from polyvec.codecs.stream import write_rows
 from polyvec.core.columns import ArrayColumn, Column
-from polyvec.core.errors import Cancelled, FormatError, FormatWarning, InputError, MissingExtra, SizeMismatchWarning
+from polyvec.core.errors import Cancelled, FormatError, FormatWarning, InputError, SizeMismatchWarning
 from polyvec.core.files import Source
 from polyvec.core.format import WriteOptions
 from polyvec.core.sinks import Sink
@@ -398,7 +398,7 @@ def convert_npy_to_fbin(
 
 
 def _convert(source: StrPath, target: StrPath, kind: str, to: str, chunk_size: int, dry_run: bool,
-             progress: Progress | None, checksum: bool) -> dict[str, Any]:  # fmt: skip
+             progress: Progress | None, checksum: bool, own: dict[str, Any] | None = None) -> dict[str, Any]:  # fmt: skip
     _at_least_one(chunk_size=chunk_size)
     with formats.open(source, format=kind, sidecars=False) as collection:
         column = collection.vectors
@@ -406,7 +406,7 @@ def _convert(source: StrPath, target: StrPath, kind: str, to: str, chunk_size: i
             raise InputError(f"{os.fspath(source)}: expected a 2-D array, found shape {column.shape}")
         shape, dtype = column.shape, column.dtype.name if to == "npy" else "float32"
     receipt = convert(source, target, source_format=kind, format=to, sidecar=False, measure=False, dry_run=dry_run,
-                      sha256=checksum, chunk_rows=chunk_size, progress=progress)  # fmt: skip
+                      sha256=checksum, chunk_rows=chunk_size, progress=progress, **(own or {}))  # fmt: skip
     result: dict[str, Any] = {
         "input_path": os.fspath(source), "output_path": os.fspath(target), "vector_count": shape[0],
         "dimension": shape[1], "shape": shape, "dtype": dtype, "dry_run": dry_run,
@@ -425,29 +425,9 @@ def convert_fbin_to_hdf5(
     compression: str | None = None, progress_callback: Progress | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Convert FBIN to a dataset of an HDF5 file, atomically. Compression is off unless asked for."""
-    try:
-        import h5py
-    except ImportError:
-        raise MissingExtra("h5py", extra="hdf5", purpose="HDF5 files") from None
-    _at_least_one(chunk_size=chunk_size)
-    with formats.open(input_path, format="fbin", sidecars=False) as collection:
-        column = collection.vectors
-        with Sink(output_path, inputs=[input_path]) as sink:
-            chunks = (max(1, min(chunk_size, column.rows)), collection.dim) if compression and column.rows else None
-            with h5py.File(sink.temp_path, "w", locking=False) as file:
-                dataset = file.create_dataset(
-                    dataset_name, column.shape, column.dtype, chunks=chunks, compression=compression
-                )
-                for block in column.blocks(chunk_size, reuse=True):
-                    dataset[block.start : block.start + block.rows] = block.decode()
-                    if progress_callback:
-                        progress_callback(block.start + block.rows, column.rows)
-            sink.adopt()
-        return {
-            "input_path": os.fspath(input_path), "output_path": os.fspath(output_path), "vector_count": column.rows,
-            "dimension": collection.dim, "shape": column.shape, "dtype": column.dtype.name, "dry_run": False,
-            "file_size_bytes": sink.size, "dataset_name": dataset_name, "compression": compression,
-        }  # fmt: skip
+    own = {"dataset": dataset_name} | ({"compression": compression} if compression else {})
+    result = _convert(input_path, output_path, "fbin", "hdf5", chunk_size, False, progress_callback, False, own)
+    return {**result, "dataset_name": dataset_name, "compression": compression}
 
 
 def _known_format(name: str) -> None:

@@ -69,7 +69,7 @@ def _unit(rows: NDArray[np.float32], *, start: int, normalize: bool) -> NDArray[
         remedy = (
             "remove it"
             if normalize or not norms[row] > 0
-            else "normalise rows first, or export with --normalize (normalize=True)"
+            else "normalise rows first, or use --normalize (normalize=True; polyvec convert --option normalize=true)"
         )
         raise InputError(f"row {start + row} {what}: its L2 norm is {as_number(float(norms[row]))}; {remedy}")
     return (rows / norms[:, None]).astype(np.float32) if normalize else rows
