@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import mmap
 import os
 import secrets
 import shutil
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,10 @@ from polyvec.core.files import Source
 TEMP_SUFFIX = ".polyvec-tmp"
 COPY_STEP = 64 << 20
 HASH_STEP = 1 << 20
+HASH_AHEAD = 4 << 20  # a hash that follows a copy starts after this much
+PARALLEL_BYTES = 8 << 20
+STRETCH = 256 << 10  # stays in the cache between the read and the write
+COPY_THREADS = 2
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the copy cannot go on, whichever way it is made
 
 Payload = bytes | bytearray | memoryview | NDArray[Any]
@@ -119,7 +125,12 @@ class Sink:
         self._advance()
 
     def copy_from(self, source: Source, offset: int, size: int, *, at: int | None = None) -> None:
-        """Append a range of a source, or put it at ``at`` where that was reserved; inside the kernel where it can."""
+        """Append a range of a source, or put it at ``at`` where that was reserved: as fast as `cp`, or faster.
+
+        Large ranges are copied by two threads, one reading while the other writes: measured on ext4 that beats the
+        kernel's own copy, most of all between offsets of different alignment. Small ones, and those that a hash
+        follows, are copied inside the kernel.
+        """
         start = self.size if at is None else at
         if at is not None and at + size > self.size:
             raise ValueError(f"copy_from(at={at}, {size} bytes) is outside what was written ({self.size})")
@@ -127,7 +138,9 @@ class Sink:
             self._hasher.rewritten(at)
         done = 0
         if source.fd is not None:
-            done = self._copy_in_kernel(source.fd, offset, size, start)
+            large = size >= PARALLEL_BYTES and self._hasher is None
+            copy = self._copy_in_threads if large else self._copy_in_kernel
+            done = copy(source.fd, offset, size, start)
             source.bytes_read += done
         while done < size:
             piece = source.read_at(offset + done, min(4 << 20, size - done))
@@ -136,11 +149,33 @@ class Sink:
             self._pwrite(start + done, piece)
             done += len(piece)
 
+    def _copy_in_threads(self, fd: int, offset: int, size: int, start: int) -> int:
+        """Two threads take turns at stretches; returns how much was copied, less than ``size`` where the source ends."""
+        if start + size > self.size:
+            os.ftruncate(self.fd, start + size)
+
+        def work(first: int) -> int:
+            buffer = memoryview(bytearray(STRETCH))
+            for at in range(first, size, COPY_THREADS * STRETCH):
+                wanted = min(STRETCH, size - at)
+                got = os.preadv(fd, [buffer[:wanted]], offset + at)
+                done = 0
+                while done < got:
+                    done += os.pwrite(self.fd, buffer[done:got], start + at + done)
+                if got < wanted:
+                    return at  # cut short: the plain way goes on from here, and says so
+            return size
+
+        with ThreadPoolExecutor(COPY_THREADS) as pool:
+            copied = min(pool.map(work, range(0, COPY_THREADS * STRETCH, STRETCH)))
+        self.size = max(self.size, start + copied)
+        return copied
+
     def _copy_in_kernel(self, fd: int, offset: int, size: int, start: int) -> int:
         done = 0
         while done < size:
             try:
-                step = min(COPY_STEP, size - done)
+                step = min(COPY_STEP if self._hasher is None else HASH_AHEAD, size - done)
                 got = os.copy_file_range(fd, self.fd, step, offset + done, start + done)
             except (AttributeError, OSError) as error:
                 if isinstance(error, OSError) and error.errno in FULL:
@@ -321,12 +356,13 @@ class _Follower:
             self._pass(min(limit, self._done + 16 * HASH_STEP))
 
     def _pass(self, limit: int) -> None:
+        """Hash up to ``limit`` through a mapping of the page cache: the file is our own and does not shrink."""
         while self._done < limit:
-            piece = os.pread(self._fd, min(HASH_STEP, limit - self._done), self._done)
-            if not piece:
-                return
-            self._hash.update(piece)
-            self._done += len(piece)
+            start = self._done // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+            stop = min(limit, self._done + 16 * HASH_STEP)
+            with mmap.mmap(self._fd, stop - start, prot=mmap.PROT_READ, offset=start) as view, memoryview(view) as data:
+                self._hash.update(data[self._done - start :])
+            self._done = stop
 
 
 def _bytes_of(data: Payload) -> memoryview:
