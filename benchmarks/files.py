@@ -23,7 +23,6 @@ import numpy as np
 
 import polyvec as pv
 
-
 OUTPUTS = ("out", "m.fbin", "o.npy", "o.fbin")
 
 
