@@ -18,6 +18,8 @@ void bind_strings(nb::module_ &m);
 void bind_subwords(nb::module_ &m);
 
 NB_MODULE(_native, m) {
+    // What a global still holds when Python ends (a vocabulary's index, say) is no leak worth a page of warnings.
+    nb::set_leak_warnings(false);
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
     bind_casts(m);
     bind_reads(m);
