@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 
 from polyvec.codecs.affine import AffineUint8
@@ -12,11 +10,11 @@ from polyvec.codecs.planes import BytePlanes
 from polyvec.codecs.raw import Raw
 from polyvec.codecs.symmetric import ScaledInt8, SymmetricInt8
 from polyvec.core.blocks import Block, Codec
-from polyvec.core.columns import Column, same_codes
+from polyvec.core.columns import same_codes
 
 __all__ = [
-    "AffineUint8", "BFloat16", "BytePlanes", "Float16", "Raw", "ScaledInt8", "SymmetricInt8", "encoded_blocks",
-    "shortcut", "transcode",
+    "AffineUint8", "BFloat16", "BytePlanes", "Float16", "Raw", "ScaledInt8", "SymmetricInt8", "shortcut",
+    "transcode",
 ]  # fmt: skip
 
 
@@ -52,11 +50,3 @@ def transcode(block: Block, codec: Codec) -> Block:
         return quick
     rows = block.decode()
     return Block(block.start, codec.encode(rows), codec, len(rows))
-
-
-def encoded_blocks(column: Column, codec: Codec, progress: Callable[[int], None] | None = None) -> Iterator[Block]:
-    """A column's blocks in ``codec``; each is valid until the next is asked for."""
-    for block in column.blocks(reuse=True):
-        yield transcode(block, codec)
-        if progress is not None:
-            progress(block.start + block.rows)

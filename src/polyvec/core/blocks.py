@@ -200,3 +200,8 @@ def _changed(rows: Array, floats: Array) -> Array:
 def rows_per_block(dtype: np.dtype[Any], row_shape: tuple[int, ...], target: int = BLOCK_BYTES) -> int:
     """How many decoded rows make a block of about ``target`` bytes: at least one."""
     return max(1, min(target, MAX_BLOCK_BYTES) // max(1, dtype.itemsize * prod(row_shape)))
+
+
+def bounded_rows(rows: int | None, dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> int:
+    """The rows of a block: those asked for, or the usual number, and never more than the largest block holds."""
+    return min(rows or rows_per_block(dtype, row_shape), rows_per_block(dtype, row_shape, MAX_BLOCK_BYTES))

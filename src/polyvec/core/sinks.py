@@ -114,16 +114,6 @@ class Sink:
         self.write(bytes(-self.size % boundary))
         return self.size
 
-    @property
-    def temp_path(self) -> Path:
-        """The unfinished file, for libraries that write to a path of their own; call `adopt` when they are done."""
-        return self._temp or Path(f"/proc/self/fd/{self.fd}")
-
-    def adopt(self) -> None:
-        """Take over what another library wrote to `temp_path`."""
-        self.size = os.fstat(self.fd).st_size
-        self._advance()
-
     def copy_from(self, source: Source, offset: int, size: int, *, at: int | None = None) -> None:
         """Append a range of a source, or put it at ``at`` where that was reserved: as fast as `cp`, or faster.
 

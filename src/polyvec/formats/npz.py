@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from polyvec.codecs import BFloat16, Float16, Raw, transcode
-from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, rows_per_block
+from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, bounded_rows
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, clusters
 from polyvec.core.errors import Corrupt, FormatError, InputError, PolyvecError, Unsupported
@@ -257,10 +257,7 @@ class InflatedColumn(Column):
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        most = min(
-            rows or rows_per_block(self.dtype, self.row_shape),
-            rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES),
-        )
+        most = bounded_rows(rows, self.dtype, self.row_shape)
         stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, most):
             end = min(at + most, stop)

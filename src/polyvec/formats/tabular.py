@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Raw, rows_per_block
+from polyvec.core.blocks import Array, Block, Codec, Raw, bounded_rows, rows_per_block
 from polyvec.core.collection import Collection, Ids
 from polyvec.core.columns import Column, clusters
 from polyvec.core.errors import Corrupt, FormatError, PolyvecError, Unsupported
@@ -162,10 +162,7 @@ class TableColumn(Column):
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        most = min(
-            rows or rows_per_block(self.dtype, self.row_shape),
-            rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES),
-        )
+        most = bounded_rows(rows, self.dtype, self.row_shape)
         stop = self.rows if stop is None else min(stop, self.rows)
         at = start
         while at < stop:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,30 +160,3 @@ def tiles_of(table: Table, out: NDArray[np.int64] | None = None) -> NDArray[np.i
         out[at : at + count, 1] = np.arange(count) * TILE
         at += count
     return out
-
-
-def decode_reference(buffer: NDArray[np.uint8], table: Table, out: NDArray[Any]) -> None:
-    """What a launch does, in NumPy: the oracle of the kernels. ``out`` is flat."""
-    import ml_dtypes
-
-    for record in table:
-        source, target, count, kind = (int(v) for v in record[:4])
-        a, b = (np.int32(v).view(np.float32) for v in record[[A, B]].astype(np.int32))
-        codes = buffer[source:]
-        if kind == COPY32:
-            values = codes[: count * 4].view(np.float32)
-        elif kind == HALF:
-            values = codes[: count * 2].view(np.float16).astype(np.float32)
-        elif kind == BRAIN:
-            values = (codes[: count * 2].view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-        elif kind == AFFINE:
-            values = codes[:count].astype(np.float32) * a + b
-        elif kind == SYMMETRIC:
-            values = codes[:count].view(np.int8).astype(np.float32) / a
-        else:
-            rows = count // int(record[WIDTH])
-            scales = buffer[int(record[EXTRA]) :][: rows * 4].view(np.float32)
-            values = (codes[:count].view(np.int8).astype(np.float32).reshape(rows, -1) * scales[:, None]).ravel()
-        with np.errstate(over="ignore"):
-            cast = values.astype(ml_dtypes.bfloat16) if out.dtype.name == "bfloat16" else values.astype(out.dtype)
-        out[target : target + count] = cast
