@@ -16,17 +16,8 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace polyvec {
-namespace {
 
-// Starting a thread costs about as much as casting this many floats.
-constexpr std::size_t grain_floats = 128 * 1024;
-// Outputs above this leave the caches before anyone reads them back: write past the caches, which saves
-// reading each line first.
-constexpr std::size_t stream_bytes = std::size_t{8} << 20;
-// Pieces begin on a multiple of this many elements, so that an aligned output gives aligned pieces.
-constexpr std::size_t piece_step = 64;
-
-const CastTable &table() {
+const CastTable &cast_table() {
     switch (current_cpu()) {
 #if POLYVEC_X86
         case Cpu::avx512: return casts_avx512;
@@ -38,6 +29,16 @@ const CastTable &table() {
         default: return casts_portable;
     }
 }
+
+namespace {
+
+// Starting a thread costs about as much as casting this many floats.
+constexpr std::size_t grain_floats = 128 * 1024;
+// Outputs above this leave the caches before anyone reads them back: write past the caches, which saves
+// reading each line first.
+constexpr std::size_t stream_bytes = std::size_t{8} << 20;
+// Pieces begin on a multiple of this many elements, so that an aligned output gives aligned pieces.
+constexpr std::size_t piece_step = 64;
 
 using Field = CastKernel CastTable::*;
 
@@ -53,7 +54,7 @@ template <std::size_t in_bytes, std::size_t out_bytes>
 void cast(Field field, nb::handle src_object, nb::handle dst_object, float a, float b, int threads) {
     const Buffer src(src_object, false), dst(dst_object, true);
     const std::size_t n = count_elements(src, in_bytes, dst, out_bytes);
-    const CastKernel kernel = table().*field;
+    const CastKernel kernel = cast_table().*field;
     const nb::gil_scoped_release released;
     parallel_for(n, threads, grain_floats, piece_step, [&](std::size_t begin, std::size_t end) {
         kernel(src.data() + begin * in_bytes, dst.data() + begin * out_bytes, end - begin, a, b,
@@ -74,7 +75,7 @@ void cast_rows(Field field, nb::handle src_object, nb::handle dst_object, nb::ha
     const bool whole_lines =
         dim * out_bytes % 64 == 0 && reinterpret_cast<std::uintptr_t>(dst.data()) % 64 == 0;
     const bool stream = n * out_bytes >= stream_bytes && (whole_lines || dim * out_bytes >= 2048);
-    const CastKernel kernel = table().*field;
+    const CastKernel kernel = cast_table().*field;
     const nb::gil_scoped_release released;
     parallel_for(rows, threads, grain_floats / dim + 1, 1, [&](std::size_t begin, std::size_t end) {
         for (std::size_t row = begin; row < end; ++row)
@@ -86,7 +87,7 @@ void cast_rows(Field field, nb::handle src_object, nb::handle dst_object, nb::ha
 std::tuple<float, float, bool> min_max(nb::handle src_object, int threads) {
     const Buffer src(src_object, false);
     if (src.size() % 4 != 0) throw nb::value_error("src is not a whole number of elements");
-    const auto kernel = table().f32_min_max;
+    const auto kernel = cast_table().f32_min_max;
     const float infinity = std::numeric_limits<float>::infinity();
     Extremes all{infinity, -infinity, false};
     {

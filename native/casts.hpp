@@ -32,6 +32,9 @@ struct CastTable {
     Extremes (*f32_min_max)(const std::uint8_t *src, std::size_t n);
 };
 
+// The table of the path in use now.
+const CastTable &cast_table();
+
 extern const CastTable casts_portable;
 #if POLYVEC_X86
 extern const CastTable casts_avx2, casts_avx512;

@@ -14,6 +14,7 @@ import numpy as np
 from polyvec import kernels
 from polyvec.core.blocks import Array, Block, Codec, PartTypes
 from polyvec.core.errors import InputError
+from polyvec.kernels.filecasts import Cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,10 @@ class AffineUint8(Codec):
     fit_scope: ClassVar[str] = "chunk"
     minimum: float
     scale: float
+
+    @property
+    def cast(self) -> Cast:
+        return Cast("u8", self.minimum, self.scale)
 
     def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
         return {"codes": (np.dtype(np.uint8), row_shape)}

@@ -11,6 +11,7 @@ import numpy as np
 from polyvec import kernels
 from polyvec.core.blocks import Array, Block, Codec, PartTypes
 from polyvec.core.errors import InputError
+from polyvec.kernels.filecasts import Cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class Float16(Codec):
 
     name: ClassVar[str] = "float16"
     allow_overflow: bool = False
+
+    @property
+    def cast(self) -> Cast:
+        return Cast("f16")
 
     def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
         return {"codes": (np.dtype("<f2"), row_shape)}
@@ -49,6 +54,10 @@ class BFloat16(Codec):
     """The upper half of a float32: its range, with eight bits of precision."""
 
     name: ClassVar[str] = "bfloat16"
+
+    @property
+    def cast(self) -> Cast:
+        return Cast("bf16")
 
     def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
         return {"codes": (np.dtype(ml_dtypes.bfloat16), row_shape)}

@@ -10,6 +10,7 @@ import numpy as np
 from polyvec import kernels
 from polyvec.codecs.affine import refuse_non_finite
 from polyvec.core.blocks import Array, Block, Codec, PartTypes
+from polyvec.kernels.filecasts import Cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,10 @@ class SymmetricInt8(Codec):
 
     name: ClassVar[str] = "symmetric-int8"
     divisor: float = 127.0
+
+    @property
+    def cast(self) -> Cast:
+        return Cast("i8", self.divisor)
 
     def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
         return {"codes": (np.dtype(np.int8), row_shape)}

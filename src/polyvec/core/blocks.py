@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from polyvec import kernels
 from polyvec.core.errors import InputError, LossyConversion
+from polyvec.kernels.filecasts import Cast
 
 Array = NDArray[Any]
 PartTypes = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
@@ -57,6 +58,11 @@ class Codec(ABC):
     @abstractmethod
     def decode(self, block: Block, out: Array | None = None) -> Array:
         """The rows of a block, into ``out`` where it is given."""
+
+    @property
+    def cast(self) -> Cast | None:
+        """The one cast that turns contiguous codes into float32 rows and back, where that is all this codec does."""
+        return None
 
     def decoded_shape(self, block: Block) -> tuple[int, ...]:
         """The shape `decode` gives for a block; codecs whose codes are not shaped like rows override it."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import FormatError, Truncated
+from polyvec.kernels.filecasts import Cast, read_cast
 
 Bytes = NDArray[np.uint8]
 
@@ -115,6 +116,19 @@ class Source:
             if not got:
                 raise Truncated("the file became shorter while it was read", path=self.label, offset=offset + done)
             done += got
+
+    def read_cast(self, offset: int, size: int, out: NDArray[Any], cast: Cast, *, check: bool) -> int | None:
+        """Fill a C-contiguous float32 array from ``size`` bytes of codes: their CRC-32, None where this is no file."""
+        if self._file is None:
+            return None
+        if offset < 0 or offset + size > self.size:
+            raise Truncated("the file ends inside its data", path=self.label, offset=offset,
+                            expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
+        self.bytes_read += size
+        try:
+            return read_cast(self._fileno(), offset, out, cast, check=check)
+        except EOFError as error:
+            raise Truncated(str(error), path=self.label, offset=offset) from None
 
     def view(self, offset: int, size: int, *, private: bool = False) -> Bytes:
         """A read-only zero-copy view of the bytes (mapped on first use).

@@ -98,6 +98,12 @@ class _Worker:
         summed = self.check and extent.crc is not None
         direct = extent.codec.name == "raw" and extent.codec.dtype == self.out.dtype and self.out.flags.c_contiguous
         plain = extent.stride is None and not extent.others
+        if plain and extent.codec.cast and self.out.dtype == np.float32 and self.out.flags.c_contiguous:
+            piece = extent.slice(first, last, self.row_shape)
+            target = self.out[piece.start - self.start : piece.start - self.start + piece.rows]
+            found = self.source.read_cast(piece.offset, piece.size, target, extent.codec.cast, check=summed)
+            if found is not None:
+                return found
         with limit_threads(1):
             for at in range(first, last, self.step):
                 end = min(at + self.step, last)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError, Truncated
 from polyvec.core.files import Source
+from polyvec.kernels.filecasts import Cast, allocate, write_cast
 
 TEMP_SUFFIX = ".polyvec-tmp"
 COPY_STEP = 64 << 20
@@ -37,6 +38,7 @@ HASH_AHEAD = 4 << 20  # a hash that follows a copy starts after this much
 PARALLEL_BYTES = 8 << 20
 STRETCH = 256 << 10  # stays in the cache between the read and the write
 COPY_THREADS = 2
+ALLOCATE_BYTES = 1 << 20  # from here on room is asked for ahead
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the copy cannot go on, whichever way it is made
 
 Payload = bytes | bytearray | memoryview | NDArray[Any]
@@ -106,8 +108,14 @@ class Sink:
         if self._hasher is not None:
             self._hasher.rewritten(start)
         self.size += size
+        if size >= ALLOCATE_BYTES:
+            allocate(self.fd, start, size)
         os.ftruncate(self.fd, self.size)
         return start
+
+    def write_cast(self, offset: int, values: NDArray[Any], cast: Cast) -> tuple[int, bool]:
+        """Fill reserved bytes with the codes of float32 values: their CRC-32, and whether all of them are numbers."""
+        return write_cast(self.fd, offset, np.ascontiguousarray(values, np.float32), cast)
 
     def align(self, boundary: int) -> int:
         """Append zeros up to a multiple of ``boundary``; returns the new end."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import local
 from typing import Any
 
 import numpy as np
 
 from polyvec import kernels
-from polyvec.codecs import AffineUint8, Float16, Raw, shortcut
+from polyvec.codecs import Float16, Raw, shortcut
 from polyvec.codecs.planes import Plan
 from polyvec.core.blocks import Array, Block, Codec, cast, rows_per_block
 from polyvec.core.columns import Column
@@ -21,15 +20,15 @@ from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.paths import default_threads, limit_threads
 from polyvec.kernels.planes import PLANES, packed_size
 
-PIECE_BYTES = 4 << 20  # decoded; measured: smaller pieces wait for the file's lock, larger ones leave the cache
+PIECE_BYTES = 4 << 20  # decoded; what is asked of the column at a time
 STRETCH_PIECES = 4  # what a thread takes at a time
 HALF_LIMIT = 65520.0  # from here on the nearest half is infinity
 
 Progress = Callable[[int], None] | None
 
 
-def encode_block(block: Block, codec: Codec, first: int, scratch: Array | None = None) -> Array:
-    """The codes of a block, into ``scratch`` (bytes) where the codec can; ``first`` is its row in the file."""
+def encode_block(block: Block, codec: Codec, first: int) -> Array:
+    """The codes of a block; ``first`` is its row in the file."""
     quick = shortcut(block, codec)
     if quick is not None:
         return np.ascontiguousarray(quick.parts["codes"])
@@ -41,11 +40,17 @@ def encode_block(block: Block, codec: Codec, first: int, scratch: Array | None =
         low, high, _ = kernels.f32_min_max(values)
         if not (low > -HALF_LIMIT and high < HALF_LIMIT):
             refuse_overflow(values, first)
-    if scratch is not None and isinstance(codec, Float16):
-        return kernels.f32_to_f16(values, scratch[: values.size * 2].view(np.float16))
-    if scratch is not None and isinstance(codec, AffineUint8):
-        return kernels.f32_to_u8(values, codec.minimum, codec.scale, scratch[: values.size])
     return codec.encode(values)["codes"]
+
+
+def _encode_into(writer: ChunkWriter, offset: int, block: Block, codec: Codec, first: int) -> int:
+    """Encode a block straight into the file; returns the CRC-32 of its codes."""
+    assert codec.cast is not None
+    values = as_float32(block.decode())
+    crc, numbers = writer.sink.write_cast(offset, values, codec.cast)
+    if not numbers and isinstance(codec, Float16) and not codec.allow_overflow:
+        refuse_overflow(values, first)
+    return crc
 
 
 def as_float32(rows: Array) -> Array:
@@ -72,18 +77,19 @@ def write_stretches(
     assert width is not None
     offset = writer.reserve(len(rows) * width)
     step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
-    own = local()
 
     def work(stretch: range) -> tuple[int, int]:
-        if not hasattr(own, "scratch"):
-            own.scratch = np.empty(step * width, np.uint8)
         crc, at = 0, offset + (stretch.start - rows.start) * width
         with limit_threads(1):
             for block in column.blocks(step, start=stretch.start, stop=stretch.stop, reuse=True):
-                codes = encode_block(block, codec, first + block.start - rows.start, own.scratch)
-                crc = crc32(codes, crc)
-                writer.place(at, codes)
-                at += codes.nbytes
+                if codec.cast is not None and shortcut(block, codec) is None:
+                    found = _encode_into(writer, at, block, codec, first + block.start - rows.start)
+                    crc = crc32_combine(crc, found, block.rows * width)
+                else:
+                    codes = encode_block(block, codec, first + block.start - rows.start)
+                    crc = crc32(codes, crc)
+                    writer.place(at, codes)
+                at += block.rows * width
         if progress:
             progress(len(stretch))
         return crc, len(stretch) * width
