@@ -175,7 +175,10 @@ Extremes f32_min_max(const std::uint8_t *src, std::size_t n) {
         nan = static_cast<__mmask16>(nan | _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q));
     };
     for (; n >= 64; n -= 64, src += 256)
-        for (int k = 0; k < 4; ++k) take(k, floats(src + 64 * k));
+        for (int k = 0; k < 4; ++k) {
+            __builtin_prefetch(src + 4096 + 64 * k);
+            take(k, floats(src + 64 * k));
+        }
     for (; n >= 16; n -= 16, src += 64) take(0, floats(src));
     if (n != 0) {
         alignas(64) std::uint8_t last[64];
