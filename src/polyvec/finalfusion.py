@@ -14,6 +14,7 @@ import os
 import warnings
 from collections.abc import Collection as Words
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,14 +92,17 @@ class Embeddings:
         self.vocab: Vocab = collection.vocab
         self.metadata: dict[str, Any] = dict(collection.metadata)
         self.notes: list[str] = list(collection.notes)
-        self.storage = Storage(collection.vectors, mmap=mmap)
-        subwords = collection.columns.get("subwords")
-        self.subword_storage = Storage(subwords, mmap=mmap) if subwords is not None else None
-        norms = collection.columns.get("norms")
-        self._norms: Floats | None = None if norms is None else norms.to_numpy()
-        if not mmap:
+        # A full load has its index, made while the rows are read; a mapped one builds it on the first look-up.
+        with ThreadPoolExecutor(1) as beside:
+            indexed = None if mmap else beside.submit(lambda: self.vocab.duplicates)
+            self.storage = Storage(collection.vectors, mmap=mmap)
+            subwords = collection.columns.get("subwords")
+            self.subword_storage = Storage(subwords, mmap=mmap) if subwords is not None else None
+            norms = collection.columns.get("norms")
+            self._norms: Floats | None = None if norms is None else norms.to_numpy()
+        if indexed is not None:
+            indexed.result()
             self._collection = self._in_memory(collection)
-            self.vocab.duplicates  # noqa: B018  (a full load has its index; a mapped one builds it on the first look-up)
             if unique:
                 self._check_unique()
         self._search: RowSearch | CodeSearch | None = None

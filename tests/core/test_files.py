@@ -98,3 +98,20 @@ def test_siblings_are_found_beside_a_file(tmp_path: Path) -> None:
         beside.close()
         assert source.sibling("none") is None
     assert open_source(b"abc").sibling("x") is None
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_large_reads_are_spread_over_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str) -> None:
+    monkeypatch.setattr("polyvec.core.files.PARALLEL_BYTES", 64)
+    monkeypatch.setattr("polyvec.core.files.PARALLEL_PIECE", 7)
+    monkeypatch.setenv("POLYVEC_THREADS", threads)
+    path = tmp_path / "data.bin"
+    path.write_bytes(DATA)
+    with Source(path) as source:
+        out = np.zeros(150, np.uint8)
+        source.read_into(13, out)
+        assert out.tobytes() == DATA[13:163]
+        assert source.bytes_read == 150
+        os.truncate(path, 100)
+        with pytest.raises(Truncated, match="became shorter"):
+            source.read_into(13, out)

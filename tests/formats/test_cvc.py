@@ -17,6 +17,7 @@ from polyvec import cvc
 from polyvec.codecs import BytePlanes, SymmetricInt8
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn
+from polyvec.core.errors import Corrupt
 from polyvec.core.records import RunRecords
 from polyvec.formats.cvc import FORMAT, encoding, writer
 from polyvec.formats.cvc.header import read_header
@@ -453,3 +454,16 @@ def test_verify_names_every_damaged_chunk(tmp_path: Path) -> None:
     path.write_bytes(data)
     found = [finding for finding in pv.verify(path).findings if finding.severity == "error"]
     assert ["rows 10 to 19" in found[0].message, "rows 20 to 29" in found[1].message, len(found)] == [True, True, 2]
+
+
+@pytest.mark.parametrize("encoding", ["float16", "raw", "lossless"])
+def test_converting_checks_what_it_reads(tmp_path: Path, encoding: str) -> None:
+    rows = np.random.default_rng(3).standard_normal((9000, 256), dtype=np.float32)  # more than threads take at a time
+    cvc.pack_cvc(rows, tmp_path / "a.cvc", compression="int8", durable=False)
+    data = bytearray((tmp_path / "a.cvc").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "b.cvc").write_bytes(data)
+    for target in ("c.cvc", "c.npy") if encoding != "lossless" else ("c.cvc",):
+        with pytest.raises(Corrupt, match="fail their checksum"):
+            pv.convert(tmp_path / "b.cvc", tmp_path / target, encoding=encoding, durable=False)
+        assert not (tmp_path / target).exists()

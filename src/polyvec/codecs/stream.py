@@ -1,12 +1,20 @@
-"""Rows into a sink: copied inside the kernel where they lie as they must, else block by block."""
+"""Rows into a sink: copied inside the kernel where they lie as they must, else block by block, on several threads."""
 
 from __future__ import annotations
 
+from threading import Lock
+
 from polyvec.codecs import transcode
-from polyvec.core.blocks import Codec
+from polyvec.core.blocks import Codec, rows_per_block
 from polyvec.core.columns import Column
 from polyvec.core.format import WriteOptions
 from polyvec.core.sinks import COPY_STEP, Sink
+from polyvec.kernels.paths import default_threads
+from polyvec.kernels.spread import spread
+
+PARALLEL_BYTES = 32 << 20  # smaller columns are written by the caller
+PIECE_BYTES = 2 << 20  # decoded: stays in the cache until it is written
+STRETCH_PIECES = 8  # what a thread takes at a time
 
 
 def write_rows(sink: Sink, column: Column, codec: Codec, options: WriteOptions, *, at: int | None = None) -> None:
@@ -15,6 +23,9 @@ def write_rows(sink: Sink, column: Column, codec: Codec, options: WriteOptions, 
     segments = column.segments(codec)
     done = 0
     if segments is None:
+        if column.parallel and not sink.hashing and column.rows * width >= PARALLEL_BYTES and default_threads() > 1:
+            _write_spread(sink, column, codec, options, at if at is not None else sink.reserve(column.rows * width))
+            return
         for block in column.blocks(options.chunk_rows, reuse=True):
             codes = transcode(block, codec).parts["codes"]
             if at is None:
@@ -34,3 +45,22 @@ def write_rows(sink: Sink, column: Column, codec: Codec, options: WriteOptions, 
             done += rows
             if options.progress:
                 options.progress(done, column.rows)
+
+
+def _write_spread(sink: Sink, column: Column, codec: Codec, options: WriteOptions, at: int) -> None:
+    """Fill reserved room: each thread decodes, encodes and writes stretches of its own."""
+    width = codec.row_bytes(column.row_shape) or 1
+    step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
+    done, counting = 0, Lock()
+
+    def work(start: int) -> None:
+        nonlocal done
+        stop = min(start + step * STRETCH_PIECES, column.rows)
+        for block in column.blocks(step, start=start, stop=stop, reuse=True):
+            sink.write_at(at + block.start * width, transcode(block, codec).parts["codes"])
+        with counting:
+            done += stop - start
+            if options.progress:
+                options.progress(done, column.rows)
+
+    spread(work, range(0, column.rows, step * STRETCH_PIECES))

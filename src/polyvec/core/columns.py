@@ -56,6 +56,11 @@ class Column(ABC):
         return None
 
     @property
+    def parallel(self) -> bool:
+        """Whether `blocks` of any ranges may be asked for from several threads, and nothing is lost by that."""
+        return False
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the decoded column."""
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
@@ -203,6 +208,12 @@ class FileColumn(Column):
         self.shape = (rows, *row_shape)
         self.dtype = dtype or (self._extents[0].codec.dtype if self._extents else np.dtype(np.float32))
         refuse_width(row_shape, self.dtype)
+
+    @property
+    def parallel(self) -> bool:
+        """Not where pieces are checked or decoded as a whole."""
+        sliceable = all(extent.codec.row_bytes(self.row_shape) is not None for extent in self._extents)
+        return sliceable and not (self.check and any(extent.crc is not None for extent in self._extents))
 
     @property
     def codec(self) -> Codec | None:
@@ -373,6 +384,10 @@ class ArrayColumn(Column):
         self.shape = shape or array.shape
         self.dtype = self._codec.dtype
         self.encoding = encoding or self._codec.name
+
+    @property
+    def parallel(self) -> bool:
+        return True
 
     @property
     def codec(self) -> Codec | None:

@@ -15,8 +15,14 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import FormatError, Truncated
 from polyvec.kernels.filecasts import Cast, read_cast
+from polyvec.kernels.paths import default_threads
+from polyvec.kernels.spread import spread
 
 Bytes = NDArray[np.uint8]
+
+PARALLEL_BYTES = 32 << 20  # larger reads are spread over threads: fresh pages cost as much as the bytes themselves
+PARALLEL_PIECE = 8 << 20
+MAX_READERS = 8
 
 
 class Source:
@@ -110,8 +116,18 @@ class Source:
         if self._data is not None:
             view[:] = self._data[offset : offset + size]
             return
+        if size < PARALLEL_BYTES:
+            self._fill(view, offset)
+            return
+        spread(
+            lambda at: self._fill(view[at : at + PARALLEL_PIECE], offset + at),
+            range(0, size, PARALLEL_PIECE),
+            min(default_threads(), MAX_READERS),
+        )
+
+    def _fill(self, view: memoryview, offset: int) -> None:
         done = 0
-        while done < size:
+        while done < len(view):
             got = os.preadv(self._fileno(), [view[done : done + (1 << 30)]], offset + done)
             if not got:
                 raise Truncated("the file became shorter while it was read", path=self.label, offset=offset + done)

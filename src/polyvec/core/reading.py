@@ -7,7 +7,6 @@ stored byte comes from memory once; threads take whole stretches of rows, and ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
 from threading import local
@@ -20,7 +19,7 @@ from polyvec.core.columns import _crc_error, _Scratch, read_extent
 from polyvec.core.errors import FormatError
 from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32, crc32_combine
-from polyvec.kernels.paths import default_threads, limit_threads
+from polyvec.kernels.spread import spread
 
 PIECE_BYTES = 8 << 20  # decoded; from here on kernels write past the caches
 STRETCH_BYTES = 32 << 20  # decoded; what a thread takes at a time
@@ -55,13 +54,7 @@ def load_extents(
     step = max(1, -(-PIECE_BYTES // max(1, width)))
     span = max(step, STRETCH_BYTES // max(1, width) // step * step)
     tasks = [(extent, at, min(at + span, extent.rows)) for extent in sliceable for at in range(0, extent.rows, span)]
-    count = min(threads or default_threads(), len(tasks))
-    work = _Worker(source, row_shape, out, start, step, check)
-    if count <= 1:
-        sums = [work(task) for task in tasks]
-    else:
-        with ThreadPoolExecutor(count) as pool:
-            sums = list(pool.map(work, tasks))
+    sums = spread(_Worker(source, row_shape, out, start, step, check), tasks, threads)
     return sorted(failures + (_compare(source, tasks, sums) if check else []), key=lambda f: f.extent.start)
 
 
@@ -104,26 +97,25 @@ class _Worker:
             found = self.source.read_cast(piece.offset, piece.size, target, extent.codec.cast, check=summed)
             if found is not None:
                 return found
-        with limit_threads(1):
-            for at in range(first, last, self.step):
-                end = min(at + self.step, last)
-                piece = extent.slice(at, end, self.row_shape)
-                place = piece.start - self.start
-                target = self.out[place : place + piece.rows]
-                if plain and direct:
-                    codes = target
-                    self.source.read_into(piece.offset, codes)
-                elif plain:
-                    dtype, shape = extent.codec.parts(self.row_shape)["codes"]
-                    codes = self._scratch(piece.size).view(dtype).reshape(piece.rows, *shape)
-                    self.source.read_into(piece.offset, codes)
-                    _decode(Block(piece.start, {"codes": codes}, extent.codec, piece.rows), target)
-                else:
-                    block = read_extent(self.source, piece, self.row_shape)
-                    codes = block.parts["codes"]
-                    _decode(block, target)
-                if summed:
-                    crc = crc32(codes, crc)
+        for at in range(first, last, self.step):
+            end = min(at + self.step, last)
+            piece = extent.slice(at, end, self.row_shape)
+            place = piece.start - self.start
+            target = self.out[place : place + piece.rows]
+            if plain and direct:
+                codes = target
+                self.source.read_into(piece.offset, codes)
+            elif plain:
+                dtype, shape = extent.codec.parts(self.row_shape)["codes"]
+                codes = self._scratch(piece.size).view(dtype).reshape(piece.rows, *shape)
+                self.source.read_into(piece.offset, codes)
+                _decode(Block(piece.start, {"codes": codes}, extent.codec, piece.rows), target)
+            else:
+                block = read_extent(self.source, piece, self.row_shape)
+                codes = block.parts["codes"]
+                _decode(block, target)
+            if summed:
+                crc = crc32(codes, crc)
         return crc
 
     def _scratch(self, size: int) -> Array:

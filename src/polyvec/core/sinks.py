@@ -85,6 +85,11 @@ class Sink:
         if sha256:
             self._hasher = _Follower(self.fd)
 
+    @property
+    def hashing(self) -> bool:
+        """Whether a hash follows the bytes: those who write out of order make it start over."""
+        return self._hasher is not None
+
     # -- writing
 
     def write(self, data: Payload) -> int:

@@ -26,6 +26,10 @@ class ConcatColumn(Column):
         self.encoding = encodings.pop() if len(encodings) == 1 else "mixed"
 
     @property
+    def parallel(self) -> bool:
+        return all(column.parallel for column in self._columns)
+
+    @property
     def codec(self) -> Codec | None:
         first = self._columns[0].codec
         return first if all(column.codec == first for column in self._columns) else None
@@ -64,6 +68,10 @@ class RangeColumn(Column):
         self.shape = (stop - start, *column.row_shape)
 
     @property
+    def parallel(self) -> bool:
+        return self._column.parallel
+
+    @property
     def codec(self) -> Codec | None:
         return self._column.codec
 
@@ -96,6 +104,10 @@ class TakeColumn(Column):
         self._column = column
         self._indices = indices
         self.shape = (len(indices), *column.row_shape)
+
+    @property
+    def parallel(self) -> bool:
+        return self._column.parallel
 
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False

@@ -116,6 +116,10 @@ class GatheredRows(ReaderColumn):
         super().__init__("vectors", (len(offsets), dim), F32, lambda start, stop: self.take(np.arange(start, stop)))
         self._data, self._offsets = data, offsets
 
+    @property
+    def parallel(self) -> bool:
+        return True
+
     def take(self, indices: Array) -> Array:
         out = np.empty((len(indices), self.shape[1]), F32)
         take_rows(self._data, np.ascontiguousarray(self._offsets[indices]), out.view(np.uint8))

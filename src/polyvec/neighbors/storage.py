@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from polyvec.kernels import rows as row_kernels
 from polyvec.neighbors.codes import CodeSearch
 
 Floats = NDArray[np.float32]
-PARALLEL_BYTES = 64 << 20  # matrices of more are read by two threads
 
 
 class Storage:
@@ -32,7 +30,7 @@ class Storage:
             self._load_codes(column, mmap)
         else:
             view = column.view() if mmap and isinstance(column, (FileColumn, ArrayColumn)) else None
-            self.matrix = _read_rows(column) if view is None else view
+            self.matrix = column.to_numpy() if view is None else view
             self.matrix.flags.writeable = False
 
     def _load_codes(self, column: Column, mmap: bool) -> None:
@@ -109,21 +107,3 @@ class Storage:
         """The dense matrix as float32, mapped where it is so in the file. Not for writing."""
         assert self.matrix is not None
         return np.ascontiguousarray(self.matrix, np.float32)
-
-
-def _read_rows(column: Column) -> NDArray[Any]:
-    """All rows in memory. Large raw ones are read by two threads: fresh pages cost as much as the bytes themselves."""
-    extents = list(column.extents()) if isinstance(column, FileColumn) else []
-    plain = len(extents) == 1 and extents[0].codec.name == "raw" and extents[0].stride is None
-    if not plain or not isinstance(column, FileColumn) or column.nbytes < PARALLEL_BYTES:
-        return column.to_numpy()
-    source, offset = column.source, extents[0].offset
-    rows = np.empty(column.shape, column.dtype)
-    half = column.rows // 2
-    width = column.nbytes // column.rows
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(source.read_into, offset, rows[:half])
-        second = pool.submit(source.read_into, offset + half * width, rows[half:])
-        first.result()
-        second.result()
-    return rows

@@ -177,7 +177,7 @@ def write_piece(writer: ChunkWriter, place: Json, column: Column, rows: range, t
     if isinstance(codec, BytePlanes):
         write_planes(writer, _array(column, rows), progress)
         return
-    if isinstance(column, (ArrayColumn, FileColumn)) and len(rows) * _decoded_row(column) > PIECE_BYTES:
+    if column.parallel and len(rows) * _decoded_row(column) > PIECE_BYTES:
         write_stretches(writer, column, rows, codec, first, progress)
         return
     step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)

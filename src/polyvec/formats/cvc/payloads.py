@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +14,8 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.formats.cvc.writer import ChunkWriter
 from polyvec.kernels.checksum import crc32, crc32_combine
-from polyvec.kernels.paths import default_threads, limit_threads
 from polyvec.kernels.planes import PLANES, packed_size
+from polyvec.kernels.spread import spread
 
 PIECE_BYTES = 4 << 20  # decoded; what is asked of the column at a time
 STRETCH_PIECES = 4  # what a thread takes at a time
@@ -80,22 +77,21 @@ def write_stretches(
 
     def work(stretch: range) -> tuple[int, int]:
         crc, at = 0, offset + (stretch.start - rows.start) * width
-        with limit_threads(1):
-            for block in column.blocks(step, start=stretch.start, stop=stretch.stop, reuse=True):
-                if codec.cast is not None and shortcut(block, codec) is None:
-                    found = _encode_into(writer, at, block, codec, first + block.start - rows.start)
-                    crc = crc32_combine(crc, found, block.rows * width)
-                else:
-                    codes = encode_block(block, codec, first + block.start - rows.start)
-                    crc = crc32(codes, crc)
-                    writer.place(at, codes)
-                at += block.rows * width
+        for block in column.blocks(step, start=stretch.start, stop=stretch.stop, reuse=True):
+            if codec.cast is not None and shortcut(block, codec) is None:
+                found = _encode_into(writer, at, block, codec, first + block.start - rows.start)
+                crc = crc32_combine(crc, found, block.rows * width)
+            else:
+                codes = encode_block(block, codec, first + block.start - rows.start)
+                crc = crc32(codes, crc)
+                writer.place(at, codes)
+            at += block.rows * width
         if progress:
             progress(len(stretch))
         return crc, len(stretch) * width
 
     total = 0
-    for crc, size in _spread(work, _stretches(rows, step * STRETCH_PIECES)):
+    for crc, size in spread(work, _stretches(rows, step * STRETCH_PIECES)):
         total = crc32_combine(total, crc, size)
     writer.summed(total)
 
@@ -110,17 +106,16 @@ def write_planes(writer: ChunkWriter, rows: Array, progress: Progress) -> None:
 
     def work(stretch: range) -> list[int]:
         sums = [0] * PLANES
-        with limit_threads(1):
-            for at in range(stretch.start, stretch.stop, step):
-                piece = flat[at : min(at + step, stretch.stop)]
-                for plane in range(PLANES):
-                    codes = plan.pack(plane, piece)
-                    sums[plane] = crc32(codes, sums[plane])
-                    writer.place(offset + starts[plane] + at // 8 * bits[plane], codes)
+        for at in range(stretch.start, stretch.stop, step):
+            piece = flat[at : min(at + step, stretch.stop)]
+            for plane in range(PLANES):
+                codes = plan.pack(plane, piece)
+                sums[plane] = crc32(codes, sums[plane])
+                writer.place(offset + starts[plane] + at // 8 * bits[plane], codes)
         return sums
 
     stretches = _stretches(range(flat.size), step * STRETCH_PIECES)
-    found = _spread(work, stretches)
+    found = spread(work, stretches)
     total = 0
     for plane, head in enumerate(heads):
         writer.place(offset + starts[plane] - len(head), np.frombuffer(head, np.uint8))
@@ -134,12 +129,3 @@ def write_planes(writer: ChunkWriter, rows: Array, progress: Progress) -> None:
 
 def _stretches(rows: range, step: int) -> list[range]:
     return [range(at, min(at + step, rows.stop)) for at in range(rows.start, rows.stop, step)]
-
-
-def _spread(work: Callable[[range], Any], tasks: list[range]) -> list[Any]:
-    """The results of all tasks, in order; on as many threads as kernels would use."""
-    count = min(default_threads(), len(tasks))
-    if count <= 1:
-        return [work(task) for task in tasks]
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(partial(work), tasks))
