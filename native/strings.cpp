@@ -2,10 +2,6 @@
 // and the numbers of text embeddings.
 #include "words.h"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include <charconv>
 #include <string>
 
@@ -229,24 +225,24 @@ inline uint64_t hash_bytes(const uint8_t *p, size_t n, uint64_t seed) {
     return mix(h, 0xE7037ED1A0B428DBull);
 }
 
-// A zeroed table in large pages where the system has them: every access is a miss, and small pages would miss twice.
+// A table in large pages where the system has them: every access is a miss, and small pages would miss twice.
 class Slots {
   public:
     Slots() = default;
     Slots(const Slots &) = delete;
     Slots &operator=(const Slots &) = delete;
     ~Slots() { std::free(data_); }
+    // Not zeroed yet: threads `clear` the parts that they fill.
     void make(size_t count) {
         constexpr size_t page = 2u << 20;
-        size_t bytes = (count * sizeof(uint64_t) + page - 1) / page * page;
-        if (count * sizeof(uint64_t) < page) bytes = count * sizeof(uint64_t);
-        data_ = static_cast<uint64_t *>(bytes < page ? std::malloc(bytes) : std::aligned_alloc(page, bytes));
+        size_t bytes = count * sizeof(uint64_t);
+        data_ = static_cast<uint64_t *>(bytes < page ? std::malloc(bytes) : std::aligned_alloc(page, (bytes + page - 1) / page * page));
         if (!data_) throw std::bad_alloc();
 #if defined(__linux__)
         if (bytes >= page) madvise(data_, bytes, MADV_HUGEPAGE);
 #endif
-        std::memset(data_, 0, bytes);
     }
+    void clear(size_t start, size_t stop) { std::memset(data_ + start, 0, (stop - start) * sizeof(uint64_t)); }
     uint64_t &operator[](size_t i) { return data_[i]; }
     const uint64_t &operator[](size_t i) const { return data_[i]; }
 
@@ -257,7 +253,7 @@ class Slots {
 // Open addressing over word bytes: a slot holds 32 bits of hash and row + 1. The first of equal words wins.
 class WordIndex {
   public:
-    WordIndex(Bytes bytes, Longs starts, Longs stops, uint64_t seed)
+    WordIndex(Bytes bytes, Longs starts, Longs stops, uint64_t seed, size_t threads)
         : bytes_(bytes), starts_(starts), stops_(stops), table_(bytes, starts, stops), seed_(seed | 1) {
         if (table_.count >= UINT32_MAX - 1) throw nb::value_error("an index holds at most 2^32 - 2 words");
         size_t size = 16;
@@ -265,16 +261,16 @@ class WordIndex {
         nb::gil_scoped_release free_threads;
         mask_ = size - 1;
         slots_.make(size);
-        constexpr size_t ahead = 32;
-        uint64_t ring[ahead];
-        size_t n = table_.count;
-        for (size_t i = 0; i < n + ahead; ++i) {
-            if (i >= ahead) insert(i - ahead, ring[i % ahead]);
-            if (i < n) {
-                ring[i % ahead] = hash_bytes(table_.at(i), table_.length(i), seed_);
-                __builtin_prefetch(&slots_[ring[i % ahead] & mask_], 1);
-            }
-        }
+        const size_t parts = threads > 1 && table_.count >= least_shared ? 2 : 1;
+        std::vector<int64_t> again[2], left[2];
+        spread(parts, parts, 1, [&](size_t part, size_t, size_t) { fill(part, parts, again[part], left[part]); });
+        // What would have reached beyond its part: equal words all did, so the first of them still comes first.
+        for (const auto &rows : left)
+            for (int64_t row : rows)
+                insert((size_t)row, hash_bytes(table_.at((size_t)row), table_.length((size_t)row), seed_), 0, again[0]);
+        duplicates_ = std::move(again[0]);
+        duplicates_.insert(duplicates_.end(), again[1].begin(), again[1].end());
+        std::sort(duplicates_.begin(), duplicates_.end());
     }
 
     int64_t find(nb::object word) const {
@@ -314,18 +310,53 @@ class WordIndex {
     size_t memory() const { return (mask_ + 1) * sizeof(uint64_t); }
 
   private:
+    static constexpr size_t least_shared = 1 << 16;  // words: below, a second thread costs more than it saves
+
     bool same(size_t row, const uint8_t *p, size_t n) const {
         return table_.length(row) == n && !std::memcmp(table_.at(row), p, n);
     }
 
-    void insert(size_t row, uint64_t hash) {
+    // The words whose first slot lies in one part of the table, in order. A block of words is hashed and its slots are
+    // asked for while those of the block before arrive; which words are ours is counted, not branched on.
+    void fill(size_t part, size_t parts, std::vector<int64_t> &again, std::vector<int64_t> &left) {
+        struct Block {
+            uint64_t hashes[64];
+            size_t rows[64], count = 0;
+        } blocks[2];
+        const size_t size = mask_ + 1, start = part * size / parts, stop = (part + 1) * size / parts;
+        slots_.clear(start, stop);
+        const auto settle = [&](Block &block) {
+            for (size_t i = 0; i < block.count; ++i)
+                if (!insert(block.rows[i], block.hashes[i], parts > 1 ? stop : 0, again)) left.push_back((int64_t)block.rows[i]);
+            block.count = 0;
+        };
+        size_t turn = 0;
+        for (size_t first = 0; first < table_.count; first += 64, turn ^= 1) {
+            Block &block = blocks[turn];
+            size_t count = 0;
+            for (size_t row = first; row < std::min(table_.count, first + 64); ++row) {
+                const uint64_t hash = hash_bytes(table_.at(row), table_.length(row), seed_);
+                block.hashes[count] = hash;
+                block.rows[count] = row;
+                count += (hash & mask_) - start < stop - start;
+            }
+            for (size_t i = 0; i < count; ++i) __builtin_prefetch(&slots_[block.hashes[i] & mask_], 1);
+            block.count = count;
+            settle(blocks[turn ^ 1]);
+        }
+        settle(blocks[turn ^ 1]);
+    }
+
+    // False where all slots before `stop` are taken by other words; 0 goes round, and always finds one.
+    bool insert(size_t row, uint64_t hash, size_t stop, std::vector<int64_t> &again) {
         const uint8_t *p = table_.at(row);
         size_t n = table_.length(row);
         uint64_t tag = hash >> 32 << 32;
-        for (size_t at = hash & mask_;; at = (at + 1) & mask_) {
+        for (size_t at = hash & mask_;; at &= mask_) {
             uint64_t slot = slots_[at];
-            if (!(uint32_t)slot) { slots_[at] = tag | (uint32_t)(row + 1); return; }
-            if ((slot >> 32 << 32) == tag && same((uint32_t)slot - 1, p, n)) { duplicates_.push_back((int64_t)row); return; }
+            if (!(uint32_t)slot) { slots_[at] = tag | (uint32_t)(row + 1); return true; }
+            if ((slot >> 32 << 32) == tag && same((uint32_t)slot - 1, p, n)) { again.push_back((int64_t)row); return true; }
+            if (++at == stop) return false;
         }
     }
 
@@ -530,7 +561,7 @@ void bind_strings(nb::module_ &m) {
     m.def("format_rows", &format_rows);
     m.def("weave_rows", &weave_rows);
     nb::class_<WordIndex>(m, "WordIndex")
-        .def(nb::init<Bytes, Longs, Longs, uint64_t>())
+        .def(nb::init<Bytes, Longs, Longs, uint64_t, size_t>())
         .def("find", &WordIndex::find)
         .def("find_many", &WordIndex::find_many, nb::arg("words"), nb::arg("threads") = 1)
         .def("find_table", &WordIndex::find_table)

@@ -10,6 +10,10 @@
 #include <thread>
 #include <vector>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 // One function, compiled for several instruction sets and chosen when the module is loaded; needs glibc's resolver.
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__)
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -36,9 +40,15 @@ inline nb::ndarray<nb::numpy, T> own(T *data, std::initializer_list<size_t> shap
     return nb::ndarray<nb::numpy, T>(data, shape, owner);
 }
 
+// Zeroed; in large pages where the system has them and it is worth it: touching small ones costs more than filling them.
 template <typename T> inline T *allocate(size_t count) {
     void *p = std::calloc(count ? count : 1, sizeof(T));
     if (!p) throw std::bad_alloc();
+#if defined(__linux__)
+    constexpr uintptr_t page = 2u << 20;
+    const uintptr_t first = ((uintptr_t)p + page - 1) / page * page, last = ((uintptr_t)p + count * sizeof(T)) / page * page;
+    if (last > first + page) madvise((void *)first, last - first, MADV_HUGEPAGE);
+#endif
     return static_cast<T *>(p);
 }
 

@@ -113,6 +113,22 @@ def test_the_index_agrees_with_a_dict(words: list[str], others: list[str]) -> No
     assert found.tolist() == [reference.find(word) for word in asked]
 
 
+@pytest.mark.parametrize("threads", ["1", "2", "5"])
+def test_a_large_index_is_the_same_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch, threads: str) -> None:
+    monkeypatch.setenv("POLYVEC_THREADS", threads)
+    rng = np.random.default_rng(7)
+    words = [
+        b"%d" % number for number in rng.integers(0, 150_000, 130_000)
+    ]  # just under the load that doubles the table
+    found = strings.build_index(strings.pack(words))
+    expected = strings.DictIndex(strings.pack(words))
+    assert found.duplicates.tolist() == expected.duplicates.tolist()
+    asked = [b"%d" % number for number in range(150_000)]
+    table = strings.pack(asked)
+    rows = found.find_table(table.data, table.starts, table.stops)
+    assert rows.tolist() == [expected.find(word) for word in asked]
+
+
 def test_word2vec_words_end_at_their_space_and_skip_newlines(path: str) -> None:
     data = np.frombuffer(b"ab 1234\ncd 5678ef 9012", np.uint8)
     walk = strings.scan(data, start=0, stop=len(data), count=9, delimiter=32, gap=4, newlines=True)

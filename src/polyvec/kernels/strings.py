@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.paths import native
+from polyvec.kernels.paths import default_threads, native
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -200,7 +200,7 @@ def build_index(strings: Table) -> Index:
     module = native()
     if module is not None:
         seed = int.from_bytes(os.urandom(8), "little")
-        index: Index = module.WordIndex(strings.data, strings.starts, strings.stops, seed)
+        index: Index = module.WordIndex(strings.data, strings.starts, strings.stops, seed, default_threads())
         return index
     return DictIndex(strings)
 
