@@ -111,9 +111,9 @@ def look_up(folder: Path, names: list[str]) -> None:
         model = KeyedVectors.load(str(folder / "words.kv"), mmap="r" if mmap else None)
         return [np.array(model.get_vector(word)) for word in some[:count]], model
 
-    race("open mmapped, 1,000 look-ups", {"finalfusion": 20, "gensim": 10}, 3, polyvec=lambda: ours(True, 1000),
+    race("open mmapped, 1,000 look-ups", {"finalfusion": 20, "gensim": 10}, 5, polyvec=lambda: ours(True, 1000),
          finalfusion=lambda: fusion(True, 1000), gensim=lambda: gensim(True, 1000))  # fmt: skip
-    race("full load with index", {"finalfusion": 6, "gensim": 3}, 3, polyvec=lambda: ours(False, 1),
+    race("full load with index", {"finalfusion": 6, "gensim": 3}, 5, polyvec=lambda: ours(False, 1),
          finalfusion=lambda: fusion(False, 1), gensim=lambda: gensim(False, 1))  # fmt: skip
 
 

@@ -27,7 +27,22 @@ inline void check_range(size_t size, uint64_t start, uint64_t stop) {
 
 // ---- UTF-8 ---------------------------------------------------------------------------------------------
 
+// Most words: two overlapping loads and no loop.
+inline bool is_ascii(const uint8_t *p, size_t n) {
+    uint64_t all = 0;
+    if (n >= 8) {
+        for (size_t i = 0; i + 8 < n; i += 8) all |= load64(p + i);
+        all |= load64(p + n - 8);
+    } else if (n >= 4) {
+        all = load32(p) | load32(p + n - 4);
+    } else {
+        for (size_t i = 0; i < n; ++i) all |= p[i];
+    }
+    return !(all & 0x8080808080808080ull);
+}
+
 bool valid_utf8(const uint8_t *p, size_t n) {
+    if (is_ascii(p, n)) return true;
     size_t i = 0;
     while (i < n) {
         while (i + 8 <= n && !(load64(p + i) & 0x8080808080808080ull)) i += 8;
@@ -235,31 +250,33 @@ class Slots {
     // Not zeroed yet: threads `clear` the parts that they fill.
     void make(size_t count) {
         constexpr size_t page = 2u << 20;
-        size_t bytes = count * sizeof(uint64_t);
-        data_ = static_cast<uint64_t *>(bytes < page ? std::malloc(bytes) : std::aligned_alloc(page, (bytes + page - 1) / page * page));
+        size_t bytes = count * sizeof(uint32_t);
+        data_ = static_cast<uint32_t *>(bytes < page ? std::malloc(bytes) : std::aligned_alloc(page, (bytes + page - 1) / page * page));
         if (!data_) throw std::bad_alloc();
 #if defined(__linux__)
         if (bytes >= page) madvise(data_, bytes, MADV_HUGEPAGE);
 #endif
     }
-    void clear(size_t start, size_t stop) { std::memset(data_ + start, 0, (stop - start) * sizeof(uint64_t)); }
-    uint64_t &operator[](size_t i) { return data_[i]; }
-    const uint64_t &operator[](size_t i) const { return data_[i]; }
+    void clear(size_t start, size_t stop) { std::memset(data_ + start, 0, (stop - start) * sizeof(uint32_t)); }
+    uint32_t &operator[](size_t i) { return data_[i]; }
+    const uint32_t &operator[](size_t i) const { return data_[i]; }
 
   private:
-    uint64_t *data_ = nullptr;
+    uint32_t *data_ = nullptr;
 };
 
-// Open addressing over word bytes: a slot holds 32 bits of hash and row + 1. The first of equal words wins.
+// Open addressing over word bytes: a slot holds row + 1 in as many bits as rows need, and bits of the hash above them.
+// The first of equal words wins.
 class WordIndex {
   public:
     WordIndex(Bytes bytes, Longs starts, Longs stops, uint64_t seed, size_t threads)
         : bytes_(bytes), starts_(starts), stops_(stops), table_(bytes, starts, stops), seed_(seed | 1) {
         if (table_.count >= UINT32_MAX - 1) throw nb::value_error("an index holds at most 2^32 - 2 words");
         size_t size = 16;
-        while (size < table_.count * 2) size *= 2;
+        while (size < table_.count * 3) size *= 2;  // slots are small: room for fewer collisions
         nb::gil_scoped_release free_threads;
         mask_ = size - 1;
+        while (row_mask_ <= table_.count) row_mask_ = 2 * row_mask_ + 1;
         slots_.make(size);
         const size_t parts = threads > 1 && table_.count >= least_shared ? 2 : 1;
         std::vector<int64_t> again[2], left[2];
@@ -307,10 +324,12 @@ class WordIndex {
     }
 
     nb::ndarray<nb::numpy, int64_t> duplicates() const { return copy_out(duplicates_); }
-    size_t memory() const { return (mask_ + 1) * sizeof(uint64_t); }
+    size_t memory() const { return (mask_ + 1) * sizeof(uint32_t); }
 
   private:
     static constexpr size_t least_shared = 1 << 16;  // words: below, a second thread costs more than it saves
+
+    uint32_t tag_of(uint64_t hash) const { return (uint32_t)(hash >> 32) & ~row_mask_; }
 
     bool same(size_t row, const uint8_t *p, size_t n) const {
         return table_.length(row) == n && !std::memcmp(table_.at(row), p, n);
@@ -351,21 +370,21 @@ class WordIndex {
     bool insert(size_t row, uint64_t hash, size_t stop, std::vector<int64_t> &again) {
         const uint8_t *p = table_.at(row);
         size_t n = table_.length(row);
-        uint64_t tag = hash >> 32 << 32;
+        const uint32_t tag = tag_of(hash);
         for (size_t at = hash & mask_;; at &= mask_) {
-            uint64_t slot = slots_[at];
-            if (!(uint32_t)slot) { slots_[at] = tag | (uint32_t)(row + 1); return true; }
-            if ((slot >> 32 << 32) == tag && same((uint32_t)slot - 1, p, n)) { again.push_back((int64_t)row); return true; }
+            const uint32_t slot = slots_[at];
+            if (!slot) { slots_[at] = tag | (uint32_t)(row + 1); return true; }
+            if ((slot & ~row_mask_) == tag && same((slot & row_mask_) - 1, p, n)) { again.push_back((int64_t)row); return true; }
             if (++at == stop) return false;
         }
     }
 
     int64_t seek(const uint8_t *p, size_t n, uint64_t hash) const {
-        uint64_t tag = hash >> 32 << 32;
+        const uint32_t tag = tag_of(hash);
         for (size_t at = hash & mask_;; at = (at + 1) & mask_) {
-            uint64_t slot = slots_[at];
-            if (!(uint32_t)slot) return -1;
-            if ((slot >> 32 << 32) == tag && same((uint32_t)slot - 1, p, n)) return (int64_t)((uint32_t)slot - 1);
+            const uint32_t slot = slots_[at];
+            if (!slot) return -1;
+            if ((slot & ~row_mask_) == tag && same((slot & row_mask_) - 1, p, n)) return (int64_t)((slot & row_mask_) - 1);
         }
     }
 
@@ -382,11 +401,11 @@ class WordIndex {
                 __builtin_prefetch(&slots_[hashes[i] & mask_]);
             }
             for (size_t i = 0; i < n; ++i) {
-                uint32_t row = (uint32_t)slots_[hashes[i] & mask_];
+                uint32_t row = slots_[hashes[i] & mask_] & row_mask_;
                 if (row) { __builtin_prefetch(&table_.starts[row - 1]); __builtin_prefetch(&table_.stops[row - 1]); }
             }
             for (size_t i = 0; i < n; ++i) {
-                uint32_t row = (uint32_t)slots_[hashes[i] & mask_];
+                uint32_t row = slots_[hashes[i] & mask_] & row_mask_;
                 if (row) __builtin_prefetch(table_.at(row - 1));
             }
             for (size_t i = 0; i < n; ++i) {
@@ -402,6 +421,7 @@ class WordIndex {
     Table table_;
     uint64_t seed_;
     size_t mask_ = 0;
+    uint32_t row_mask_ = 1;
     Slots slots_;
     std::vector<int64_t> duplicates_;
 };
