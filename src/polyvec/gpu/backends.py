@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,37 +18,52 @@ BACKENDS = ("cuda", "triton")  # in the order "auto" tries them
 Decode = Callable[[Any, plan.Buffer, Any], None]
 
 
+@cache
+def installed(name: str) -> bool:
+    """Whether a package can be imported; looked up once, since a search of the path costs more than a launch."""
+    return importlib.util.find_spec(name) is not None
+
+
 def errors() -> dict[str, str]:
     """For each backend that cannot run, the reason and the remedy."""
     found: dict[str, str] = {}
-    have = {name: importlib.util.find_spec(name) is not None for name in ("torch", "cupy", "triton")}
-    if not have["torch"] and not have["cupy"]:
+    if not installed("torch") and not installed("cupy"):
         reason = "neither torch nor cupy is installed; pip install 'polyvec[gpu]'"
         return dict.fromkeys(BACKENDS, reason)
     if not _driver():
         return dict.fromkeys(BACKENDS, "no CUDA device was found; check the driver (nvidia-smi)")
-    if not have["cupy"] and not _torch_compiles():
+    if not installed("cupy") and not _torch_compiles():
         found["cuda"] = "CUDA C++ is compiled through cupy or torch 2.9 and later; pip install cupy-cuda13x"
-    if not have["triton"] or not have["torch"]:
+    if not installed("triton") or not installed("torch"):
         found["triton"] = "Triton needs torch and triton; pip install 'polyvec[gpu]'"
     return found
 
 
+_driven: set[str] = set()  # frameworks that found a device: it stays, while one that is missing may still come
+
+
 def _driver() -> bool:
-    if importlib.util.find_spec("torch") is not None:
+    framework = "torch" if installed("torch") else "cupy"
+    if framework not in _driven and _devices(framework):
+        _driven.add(framework)
+    return framework in _driven
+
+
+def _devices(framework: str) -> int:
+    if framework == "torch":
         import torch
 
-        return bool(torch.cuda.is_available())
+        return int(torch.cuda.device_count() if torch.cuda.is_available() else 0)
     try:
         import cupy
 
-        return bool(cupy.cuda.runtime.getDeviceCount())
+        return int(cupy.cuda.runtime.getDeviceCount())
     except Exception:  # whatever cupy raises without a driver: there is no device
-        return False
+        return 0
 
 
 def _torch_compiles() -> bool:
-    if importlib.util.find_spec("torch") is None:
+    if not installed("torch"):
         return False
     import torch
 
@@ -85,7 +101,7 @@ def cuda_decoder(memory: Any) -> Decode:
     """CUDA C++, compiled on first use."""
     from polyvec.gpu import cuda_kernels
 
-    if importlib.util.find_spec("cupy") is not None:
+    if installed("cupy"):
 
         def decode(device: Any, buffer: plan.Buffer, out: Any) -> None:
             launch = cuda_kernels.compiled(cuda_kernels.NAMES[_dtype(out)])
