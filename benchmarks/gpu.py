@@ -99,13 +99,13 @@ def kernels(copy: float, rows: int) -> None:
     cases = [("uint8 -> float32", 1, plan.AFFINE, "float32"), ("float16 -> float32", 2, plan.HALF, "float32"),
              ("uint8 -> float16", 1, plan.AFFINE, "float16"), ("int8/127 -> float32", 1, plan.SYMMETRIC, "float32")]  # fmt: skip
     for name, width, kind, dtype in cases:
-        head = plan.MAX_PIECES * plan.FIELDS * 8
+        head = plan.HEAD
         count = rows * dim
         a, b = (127.0, 0.0) if kind == plan.SYMMETRIC else (0.0078, -1.0)
         table = np.array([[head, 0, count, kind, plan.bits(a), plan.bits(b), dim, 0]], np.int64)
         tiles = plan.tiles_of(table)
         tiles_at = -(-(head + count * width) // 16) * 16
-        buffer = plan.Buffer(table, (), tiles_at, len(tiles), rows)
+        buffer = plan.Buffer(table, np.empty((0, 3), np.int64), (), tiles_at, len(tiles))
         device = torch.randint(0, 255, (buffer.total,), dtype=torch.uint8, device="cuda")
         device[: table.nbytes] = torch.from_numpy(table.reshape(-1).view(np.uint8)).cuda()
         device[tiles_at:] = torch.from_numpy(tiles.reshape(-1).view(np.uint8)).cuda()

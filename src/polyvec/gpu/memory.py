@@ -1,11 +1,12 @@
 """Memory and streams of a framework: torch, cupy, or plain host memory for tests without a GPU.
 
-The pipeline needs little: pinned bytes that NumPy can fill, device bytes, two streams, and marks between them.
+The pipeline needs little: slots of pinned bytes that NumPy can fill with as many device bytes, and two streams.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,14 +15,25 @@ from numpy.typing import NDArray
 from polyvec.core.errors import DeviceError, MissingExtra
 
 
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Room for one buffer on both sides of the bus, with the two events of its way; all of it is used again."""
+
+    pinned: Any
+    view: NDArray[np.uint8]  # the pinned bytes
+    device: Any
+    arrived: Any = None
+    decoded: Any = None
+
+
 class Memory(Protocol):
     """What the pipeline asks of a framework."""
 
     name: str
-    place_name: str  # which device, so that buffers can be kept for it
+    place_name: str  # which device, so that slots can be kept for it
 
-    def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
-        """Page-locked bytes, and a NumPy view of them."""
+    def slot(self, size: int) -> Slot:
+        """Room for a buffer, page-locked here and on the device."""
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         """An array on the device."""
@@ -29,23 +41,20 @@ class Memory(Protocol):
     def running(self) -> AbstractContextManager[Any]:
         """The context a load runs in."""
 
-    def copy(self, host: Any, device: Any, size: int) -> Any:
-        """Start copying ``size`` bytes; returns a mark that is passed when they have arrived."""
+    def copy(self, slot: Slot, size: int) -> None:
+        """Start copying ``size`` bytes of a slot to the device; what is decoded from now on waits for them."""
 
     def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
         """Copy bytes on the device, in the decoding stream."""
 
-    def after(self, mark: Any) -> None:
-        """Let the decoding stream wait for a mark."""
+    def mark(self, slot: Slot) -> None:
+        """Say that everything which reads a slot has been launched."""
 
-    def mark(self) -> Any:
-        """A mark in the decoding stream."""
-
-    def wait(self, mark: Any) -> None:
-        """Wait on the CPU until a mark is passed."""
+    def wait(self, slot: Slot) -> None:
+        """Wait on the CPU until a marked slot is free."""
 
     def finish(self) -> None:
-        """Wait until everything is done, and let the caller's stream see it."""
+        """Wait until everything is done, so that any stream sees it."""
 
 
 class TorchMemory:
@@ -64,9 +73,10 @@ class TorchMemory:
             self.copying = torch.cuda.Stream()
             self.decoding = torch.cuda.Stream()
 
-    def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
-        tensor = self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
-        return tensor, tensor.numpy()
+    def slot(self, size: int) -> Slot:
+        pinned = self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
+        event = self.torch.cuda.Event
+        return Slot(pinned, pinned.numpy(), self.empty((size,), "uint8"), event(), event())
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         try:
@@ -81,26 +91,20 @@ class TorchMemory:
         # The copying stream is the current one throughout: entering it for each copy costs as much as the copy's launch.
         return self.torch.cuda.stream(self.copying)  # type: ignore[no-any-return]
 
-    def copy(self, host: Any, device: Any, size: int) -> Any:
-        device[:size].copy_(host[:size], non_blocking=True)
-        event = self.torch.cuda.Event()
-        event.record(self.copying)
-        return event
+    def copy(self, slot: Slot, size: int) -> None:
+        slot.device[:size].copy_(slot.pinned[:size], non_blocking=True)
+        slot.arrived.record(self.copying)
+        self.decoding.wait_event(slot.arrived)
 
     def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
         with self.torch.cuda.stream(self.decoding):
             target[start : start + size].copy_(source[at : at + size])
 
-    def after(self, mark: Any) -> None:
-        self.decoding.wait_event(mark)
+    def mark(self, slot: Slot) -> None:
+        slot.decoded.record(self.decoding)
 
-    def mark(self) -> Any:
-        event = self.torch.cuda.Event()
-        event.record(self.decoding)
-        return event
-
-    def wait(self, mark: Any) -> None:
-        mark.synchronize()
+    def wait(self, slot: Slot) -> None:
+        slot.decoded.synchronize()
 
     def finish(self) -> None:
         self.decoding.synchronize()
@@ -126,10 +130,10 @@ class CupyMemory:
         self.copying = cupy.cuda.Stream(non_blocking=True)
         self.decoding = cupy.cuda.Stream(non_blocking=True)
 
-    def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
-        memory = self.cupy.cuda.alloc_pinned_memory(size)
-        view = np.frombuffer(memory, np.uint8, size)
-        return view, view
+    def slot(self, size: int) -> Slot:
+        view = np.frombuffer(self.cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+        arrived, decoded = (self.cupy.cuda.Event(disable_timing=True) for _ in range(2))
+        return Slot(view, view, self.empty((size,), "uint8"), arrived, decoded)
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         import ml_dtypes
@@ -143,26 +147,20 @@ class CupyMemory:
     def running(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
-    def copy(self, host: Any, device: Any, size: int) -> Any:
-        device.data.copy_from_host_async(host.ctypes.data, size, self.copying)
-        event = self.cupy.cuda.Event(disable_timing=True)
-        event.record(self.copying)
-        return event
+    def copy(self, slot: Slot, size: int) -> None:
+        slot.device.data.copy_from_host_async(slot.view.ctypes.data, size, self.copying)
+        slot.arrived.record(self.copying)
+        self.decoding.wait_event(slot.arrived)
 
     def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
         with self.decoding:
             target[start : start + size] = source[at : at + size]
 
-    def after(self, mark: Any) -> None:
-        self.decoding.wait_event(mark)
+    def mark(self, slot: Slot) -> None:
+        slot.decoded.record(self.decoding)
 
-    def mark(self) -> Any:
-        event = self.cupy.cuda.Event(disable_timing=True)
-        event.record(self.decoding)
-        return event
-
-    def wait(self, mark: Any) -> None:
-        mark.synchronize()
+    def wait(self, slot: Slot) -> None:
+        slot.decoded.synchronize()
 
     def finish(self) -> None:
         self.decoding.synchronize()
@@ -177,9 +175,9 @@ class HostMemory:
     def __init__(self) -> None:
         self.torch = import_torch()
 
-    def pinned(self, size: int) -> tuple[Any, NDArray[np.uint8]]:
-        tensor = self.torch.empty(size, dtype=self.torch.uint8)
-        return tensor, tensor.numpy()
+    def slot(self, size: int) -> Slot:
+        pinned = self.empty((size,), "uint8")
+        return Slot(pinned, pinned.numpy(), self.empty((size,), "uint8"))
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         return self.torch.empty(shape, dtype=getattr(self.torch, dtype))
@@ -187,17 +185,15 @@ class HostMemory:
     def running(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
-    def copy(self, host: Any, device: Any, size: int) -> Any:
-        device[:size].copy_(host[:size])
+    def copy(self, slot: Slot, size: int) -> None:
+        slot.device[:size].copy_(slot.pinned[:size])
 
     def place(self, target: Any, start: int, source: Any, at: int, size: int) -> None:
         target[start : start + size].copy_(source[at : at + size])
 
-    def after(self, mark: Any) -> None: ...
+    def mark(self, slot: Slot) -> None: ...
 
-    def mark(self) -> Any: ...
-
-    def wait(self, mark: Any) -> None: ...
+    def wait(self, slot: Slot) -> None: ...
 
     def finish(self) -> None: ...
 

@@ -5,14 +5,15 @@
     file --pread, many threads--> pinned ring --copy stream--> device ring --decode stream--> output
 
 Compressed bytes cross the bus, never decoded ones. CRCs are taken by the reader threads, piece by piece, and combined
-per chunk, so that they cost the bus nothing. Nothing waits for a chunk: only for a free buffer.
+per chunk, so that they cost the bus nothing. Nothing waits for a chunk: only for a free buffer. Buffers are planned while
+others travel, the first are small, and the readers end while the last are on their way: a load starts and stops quickly.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -20,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.codecs.product import Product
+from polyvec.core.blocks import Extent
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.gpu import plan
 from polyvec.gpu.backends import Decode, choose
-from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, TorchMemory, import_cupy
+from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, Slot, TorchMemory, import_cupy
 from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.reads import Filler
 
@@ -87,31 +89,22 @@ def _load(column: Column, memory: Memory, backend: str, dtype: str | None, out: 
     decode = choose(backend, memory)
     if memory.name != "cupy" and (product := _product_of(column)) is not None:
         return _by_books(column, product, memory, out, start, stop, wanted)
-    buffers = plan.plan_buffers(column, start, stop, CAPACITY) if isinstance(column, FileColumn) else None
+    extents = plan.find_extents(column, start, stop, CAPACITY) if isinstance(column, FileColumn) else None
     if out is None:
         out = memory.empty(shape, wanted)
     elif tuple(out.shape) != shape or str(out.dtype).removeprefix("torch.") != wanted:
         raise InputError(f"out must be {shape} {wanted}, not {tuple(out.shape)} {out.dtype}")
-    if buffers is None:
+    if extents is None:
         return _by_blocks(column, memory, out, start, stop, wanted)
     assert isinstance(column, FileColumn)
-    if buffers:
-        _run(
-            column.source,
-            buffers,
-            memory,
-            decode,
-            out.reshape(-1),
-            threads,
-            _expected(column, start, stop) if check else {},
-        )
+    _run(column, extents, memory, decode, out.reshape(-1), start, check=check, threads=threads)
     return out
 
 
 def load_codes(column: FileColumn, memory: Memory, width: int) -> Any:
     """The stored codes of a column as they are, on the device: a flat array of bytes, ``width`` a row."""
-    buffers = plan.plan_buffers(column, 0, column.rows, CAPACITY)
-    if buffers is None:
+    extents = plan.find_extents(column, 0, column.rows, CAPACITY)
+    if extents is None:
         raise InputError(f"column {column.name!r} ({column.encoding}) cannot be searched as it is stored on a device")
     out = memory.empty((column.rows * width,), "uint8")
 
@@ -122,52 +115,48 @@ def load_codes(column: FileColumn, memory: Memory, width: int) -> Any:
             source = int(record[plan.SOURCE])
             memory.place(target, start, device, source, size)
 
-    if buffers:
-        _run(column.source, buffers, memory, place, out, None, _expected(column, 0, column.rows))
+    _run(column, extents, memory, place, out, 0)
     return out
 
 
-def _expected(column: FileColumn, start: int, stop: int) -> dict[int, tuple[int, int]]:
-    """CRC and offset of each extent that is read whole, by its number."""
-    return {n: (e.crc, e.offset) for n, e in enumerate(column.extents(start, stop)) if e.crc is not None}
-
-
-def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Decode, out: Any, threads: int | None,
-         expected: dict[int, tuple[int, int]]) -> None:  # fmt: skip
-    depth = min(RING, len(buffers))
-    ring = _take_ring(memory, depth, max(buffer.total for buffer in buffers))
-    free: list[Any] = [None] * depth
+def _run(column: FileColumn, extents: list[Extent], memory: Memory, decode: Decode, out: Any, first: int, *,
+         check: bool = True, threads: int | None = None) -> None:  # fmt: skip
+    if not extents:
+        return
+    source = column.source
+    expected = {n: (e.crc, e.offset) for n, e in enumerate(extents) if check and e.crc is not None}
     found: dict[int, int] = {}
-    waiting: deque[tuple[plan.Buffer, int, Any]] = deque()
+    buffers: Iterable[plan.Buffer] = plan.fill_buffers(extents, column.row_shape, first, CAPACITY)
+    depth, size = RING, plan.most_bytes(CAPACITY)
+    if sum(extent.size for extent in extents) < RING * CAPACITY:  # pin no more than a small load needs
+        buffers = list(buffers)
+        if len(buffers) < RING:
+            depth, size = len(buffers), max(buffer.total for buffer in buffers)
+    waiting: deque[tuple[plan.Buffer, Slot, Any]] = deque()
 
     def send(filler: Filler | None) -> None:
         buffer, slot, ticket = waiting.popleft()
-        sums = filler.wait(ticket) if filler is not None else ticket
-        for load, crc in zip(buffer.loads, sums):
-            if load.checked and expected:
-                found[load.chunk] = (
-                    crc32_combine(found[load.chunk], int(crc), load.size) if load.chunk in found else int(crc)
-                )
-        pinned, _, on_device = ring[slot]
-        memory.after(memory.copy(pinned, on_device, buffer.total))
-        decode(on_device, buffer, out)
-        free[slot] = memory.mark()
+        sums = filler.wait(ticket).tolist() if filler is not None else ticket
+        memory.copy(slot, buffer.total)
+        decode(slot.device, buffer, out)
+        memory.mark(slot)
+        if expected:  # only now: the bus does not wait for sums
+            _join(found, buffer, sums)
 
     workers = threads or max(1, len(os.sched_getaffinity(0)) - 2)  # two cores stay free to drive the device
-    with memory.running(), Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
-        for number, buffer in enumerate(buffers):
-            slot = number % depth
-            while len(waiting) >= max(1, depth - SENT):
-                send(filler)
-            if free[slot] is not None:
-                memory.wait(free[slot])
-            view = ring[slot][1]
-            view[: buffer.table.nbytes] = buffer.table.reshape(-1).view(np.uint8)
-            plan.tiles_of(buffer.table, view[buffer.tiles_at : buffer.total].view(np.int64).reshape(-1, 2))
-            waiting.append((buffer, slot, _start(source, filler, buffer, view, bool(expected))))
-        try:
-            while waiting:
-                send(filler)
+    with memory.running():
+        ring = _take_ring(memory, depth, size)
+        try:  # the readers are gone before the device is waited for: they end while the last buffers travel
+            with Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
+                for number, buffer in enumerate(buffers):
+                    slot = ring[number % depth]
+                    while len(waiting) >= max(1, depth - SENT):
+                        send(filler)
+                    if number >= depth:
+                        memory.wait(slot)
+                    waiting.append((buffer, slot, _start(source, filler, buffer, slot.view, bool(expected))))
+                while waiting:
+                    send(filler)
         except EOFError as error:
             raise Truncated(str(error), path=source.label) from None
         finally:
@@ -180,30 +169,41 @@ def _run(source: Source, buffers: list[plan.Buffer], memory: Memory, decode: Dec
                           remedy="restore the file from its source")  # fmt: skip
 
 
+def _join(found: dict[int, int], buffer: plan.Buffer, sums: list[int]) -> None:
+    """Add the sums of a buffer's ranges to those of their chunks."""
+    for chunk, crc, size in zip(buffer.chunks, sums, buffer.loads[:, 1].tolist()):
+        if chunk >= 0:
+            found[chunk] = crc32_combine(found[chunk], crc, size) if chunk in found else crc
+
+
 def _start(source: Source, filler: Filler | None, buffer: plan.Buffer, view: NDArray[np.uint8], check: bool) -> Any:
     """Begin filling a buffer: a ticket; for a source in memory, the sums themselves."""
-    if filler is None:
-        for load in buffer.loads:
-            source.read_into(load.offset, view[load.at : load.at + load.size])
-        return [crc32(view[load.at : load.at + load.size]) if check and load.checked else 0 for load in buffer.loads]
-    loads = np.array([(load.offset, load.size, load.at) for load in buffer.loads], np.int64).reshape(-1, 3)
-    source.bytes_read += int(loads[:, 1].sum())
-    return filler.submit(loads, view, check=check)
+    ticket: Any = []
+    if filler is not None:  # first the reads, which run while the rest is written
+        ticket = filler.submit(buffer.loads, view, check=check)
+        source.bytes_read += int(buffer.loads[:, 1].sum())
+    else:
+        for offset, size, at in buffer.loads.tolist():
+            part = view[at : at + size]
+            source.read_into(offset, part)
+            ticket.append(crc32(part) if check else 0)
+    view[: buffer.table.nbytes] = buffer.table.reshape(-1).view(np.uint8)
+    plan.tiles_of(buffer.table, view[buffer.tiles_at : buffer.total].view(np.int64).reshape(-1, 2))
+    return ticket
 
 
 # Pinning memory costs more than a load of a gigabyte: the last ring of each device is kept for the next load.
-_spare: dict[tuple[str, str], list[Any]] = {}
+_spare: dict[tuple[str, str], list[Slot]] = {}
 
 
-def _take_ring(memory: Memory, depth: int, size: int) -> list[Any]:
+def _take_ring(memory: Memory, depth: int, size: int) -> list[Slot]:
     ring = _spare.pop((memory.name, memory.place_name), [])
-    if len(ring) < depth or len(ring[0][1]) < size:
-        size = size if depth < RING else max(size, CAPACITY + (CAPACITY // plan.TILE + plan.MAX_PIECES) * 16)
-        ring = [(*memory.pinned(size), memory.empty((size,), "uint8")) for _ in range(depth)]
+    if len(ring) < depth or len(ring[0].view) < size:
+        ring = [memory.slot(size) for _ in range(depth)]
     return ring
 
 
-def _give_ring(memory: Memory, ring: list[Any]) -> None:
+def _give_ring(memory: Memory, ring: list[Slot]) -> None:
     if memory.name != "host":
         _spare[memory.name, memory.place_name] = ring
 

@@ -12,7 +12,7 @@ values: the same numbers in CUDA, Triton and the reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -29,30 +29,25 @@ FIELDS = 8
 ALIGN = 16
 TILE = 8192  # elements that one program of a kernel decodes
 MAX_PIECES = 512
+HEAD = MAX_PIECES * FIELDS * 8  # bytes kept for the table
+FIRST = 1 << 20  # bytes of the first buffer
 
 Table = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """Bytes to read into a buffer: ``size`` at ``offset`` of the file, to ``at``. ``chunk`` numbers the extent."""
-
-    offset: int
-    size: int
-    at: int
-    chunk: int
-    checked: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Buffer:
-    """One trip over the bus."""
+    """One trip over the bus.
+
+    ``loads`` are the ranges to read, int64 [n][3]: offset in the file, bytes, place in the buffer. ``chunks`` gives for
+    each the extent whose checksum it counts towards, by its number, or -1.
+    """
 
     table: Table
-    loads: tuple[Load, ...]
+    loads: NDArray[np.int64]
+    chunks: tuple[int, ...]
     tiles_at: int
     tiles: int
-    rows: int  # rows of the column that are decoded when it is done
 
     @property
     def total(self) -> int:
@@ -77,67 +72,79 @@ def parameters(codec: Codec) -> tuple[float, float]:
     return 1.0, 0.0
 
 
-def plan_buffers(column: Column, start: int, stop: int, capacity: int, first: int | None = None) -> list[Buffer] | None:
-    """The buffers that bring rows ``start`` to ``stop`` to the device; None where an extent cannot travel encoded."""
+def find_extents(column: Column, start: int, stop: int, capacity: int) -> list[Extent] | None:
+    """The extents of rows ``start`` to ``stop``; None where one cannot travel encoded in buffers of ``capacity``."""
     extents = list(column.extents(start, stop))
     if sum(extent.rows for extent in extents) != stop - start:
         return None
-    row_shape = column.row_shape
     for extent in extents:
-        if kind_of(extent.codec) is None or extent.stride is not None or extent.codec.row_bytes(row_shape) is None:
+        if kind_of(extent.codec) is None or extent.stride is not None:
             return None
-    return list(_fill(extents, row_shape, start if first is None else first, capacity))
+        width = extent.codec.row_bytes(column.row_shape)
+        if not width or HEAD + width + _scale_bytes(extent.codec) + 2 * ALIGN > capacity:
+            return None
+    return extents
 
 
-def _fill(extents: list[Extent], row_shape: tuple[int, ...], first: int, capacity: int) -> Iterator[Buffer]:
-    head = MAX_PIECES * FIELDS * 8
+def fill_buffers(extents: Iterable[Extent], row_shape: tuple[int, ...], first: int, capacity: int) -> Iterator[Buffer]:
+    """The buffers that bring the extents to the device, one at a time: the first is read before the next is planned.
+
+    ``first`` is the row that the output starts with. The first buffers are small, so that the bus does not wait long for
+    the file; each is twice the one before it, up to ``capacity``.
+    """
     dim = prod(row_shape)
-    records: list[list[int]] = []
-    loads: list[Load] = []
-    at, rows = head, 0
+    room = min(FIRST, capacity)
+    records: list[tuple[int, ...]] = []
+    loads: list[tuple[int, int, int]] = []
+    chunks: list[int] = []
+    at = HEAD
 
     def flush() -> Buffer:
-        nonlocal records, loads, at, rows
-        table = np.array(records, np.int64).reshape(-1, FIELDS)
-        buffer = Buffer(table, tuple(loads), at, int((-(-table[:, COUNT] // TILE)).sum()), rows)
-        records, loads, at, rows = [], [], head, 0
-        return buffer
+        table = np.array(records, np.int64)
+        tiles = sum(-(-record[COUNT] // TILE) for record in records)
+        return Buffer(table, np.array(loads, np.int64), tuple(chunks), at, tiles)
 
     for number, extent in enumerate(extents):
         width = extent.codec.row_bytes(row_shape) or 1
-        scale_bytes = 4 if isinstance(extent.codec, ScaledInt8) else 0
-        a, b = parameters(extent.codec)
+        scale_bytes = _scale_bytes(extent.codec)
+        kind = kind_of(extent.codec) or 0
+        a, b = (bits(value) for value in parameters(extent.codec))
+        chunk = -1 if extent.crc is None else number
         done = 0
         while done < extent.rows:
-            fits = (capacity - at - 2 * ALIGN) // (width + scale_bytes)
+            fits = (room - at - 2 * ALIGN) // (width + scale_bytes)
             if fits < 1 or len(records) == MAX_PIECES:
-                if not records:
+                if records:
+                    yield flush()
+                    records, loads, chunks, at = [], [], [], HEAD
+                elif room == capacity:
                     raise ValueError(f"a row of {width} bytes does not fit a buffer of {capacity}")
-                yield flush()
+                room = min(2 * room, capacity)
                 continue
             count = min(fits, extent.rows - done)
-            part = extent.slice(done, done + count, row_shape)
-            loads.append(Load(part.offset, count * width, at, number, extent.crc is not None))
-            record = [
-                at,
-                (extent.start + done - first) * dim,
-                count * dim,
-                kind_of(extent.codec) or 0,
-                bits(a),
-                bits(b),
-                dim,
-                0,
-            ]
+            source, extra = at, 0
+            loads.append((extent.offset + done * width, count * width, source))
+            chunks.append(chunk)
             at = _aligned(at + count * width)
             if scale_bytes:
-                record[EXTRA] = at
-                loads.append(Load(part.others[0].offset, count * 4, at, number, False))
-                at = _aligned(at + count * 4)
-            records.append(record)
-            rows += count
+                extra = at
+                loads.append((extent.others[0].offset + done * scale_bytes, count * scale_bytes, extra))
+                chunks.append(-1)
+                at = _aligned(at + count * scale_bytes)
+            records.append((source, (extent.start + done - first) * dim, count * dim, kind, a, b, dim, extra))
             done += count
     if records:
         yield flush()
+
+
+def most_bytes(capacity: int) -> int:
+    """What a buffer of ``capacity`` can come to with its tiles."""
+    return _aligned(capacity) + (capacity // TILE + MAX_PIECES) * 16
+
+
+def _scale_bytes(codec: Codec) -> int:
+    """Bytes a row of a second part: the scales of `ScaledInt8`."""
+    return 4 if isinstance(codec, ScaledInt8) else 0
 
 
 def _aligned(at: int) -> int:
@@ -151,12 +158,11 @@ def bits(value: float) -> int:
 
 def tiles_of(table: Table, out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """For each tile, the record it belongs to and the element it starts at: shape (tiles, 2)."""
-    counts = (-(-table[:, COUNT] // TILE)).tolist()
+    counts = -(-table[:, COUNT] // TILE)
+    ends = counts.cumsum()
+    total = int(ends[-1])
     if out is None:
-        out = np.empty((sum(counts), 2), np.int64)
-    at = 0
-    for number, count in enumerate(counts):
-        out[at : at + count, 0] = number
-        out[at : at + count, 1] = np.arange(count) * TILE
-        at += count
+        out = np.empty((total, 2), np.int64)
+    out[:, 0] = np.arange(len(table)).repeat(counts)
+    np.multiply(np.arange(total) - (ends - counts).repeat(counts), TILE, out=out[:, 1])
     return out
