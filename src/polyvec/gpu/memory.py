@@ -88,6 +88,8 @@ class TorchMemory:
                               "(rows=), a narrower dtype, or stream with batches(device='cuda')") from None  # fmt: skip
 
     def running(self) -> AbstractContextManager[Any]:
+        # The output may be memory that the caller's stream has not let go of yet.
+        self.decoding.wait_stream(self.torch.cuda.current_stream(self.device))
         # The copying stream is the current one throughout: entering it for each copy costs as much as the copy's launch.
         return self.torch.cuda.stream(self.copying)  # type: ignore[no-any-return]
 
@@ -145,7 +147,9 @@ class CupyMemory:
             raise DeviceError(f"{error}; load fewer rows (rows=) or stream with batches(device='cuda')") from None
 
     def running(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+        # The output may be memory that the caller's stream has not let go of yet.
+        self.decoding.wait_event(self.cupy.cuda.get_current_stream().record())
+        return self.copying  # type: ignore[no-any-return]
 
     def copy(self, slot: Slot, size: int) -> None:
         slot.device.data.copy_from_host_async(slot.view.ctypes.data, size, self.copying)
