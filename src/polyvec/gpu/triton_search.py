@@ -7,6 +7,15 @@ import triton.language as tl
 
 
 @triton.jit
+def _weights(a_ptr, b_ptr, c_ptr, row, there):
+    """The factors of rows: a score is a*(codes . query) + b*sum + c."""
+    a = tl.load(a_ptr + row, mask=there, other=0.0)
+    b = tl.load(b_ptr + row, mask=there, other=0.0)
+    c = tl.load(c_ptr + row, mask=there, other=0.0)
+    return a, b, c
+
+
+@triton.jit
 def best_of_tiles(
     codes_ptr, queries_ptr, a_ptr, b_ptr, c_ptr, sums_ptr, best_ptr, rows, dim, query_count, tile_count,
     ROWS: tl.constexpr, STEP: tl.constexpr, QUERIES: tl.constexpr, DEPTH: tl.constexpr, PLAIN: tl.constexpr,
@@ -39,12 +48,9 @@ def best_of_tiles(
                 other=0.0,
             )
             total = tl.dot(x.to(tl.float16), q, total)
-        if PLAIN:
-            score = total
-        else:
-            a = tl.load(a_ptr + row, mask=there, other=0.0)
-            b = tl.load(b_ptr + row, mask=there, other=0.0)
-            c = tl.load(c_ptr + row, mask=there, other=0.0)
+        score = total
+        if not PLAIN:
+            a, b, c = _weights(a_ptr, b_ptr, c_ptr, row, there)
             score = a[:, None] * total + b[:, None] * sums[None, :] + c[:, None]
         score = tl.where(there[:, None], score, float("-inf"))
         best = tl.maximum(best, tl.max(score, axis=0))
@@ -100,9 +106,7 @@ def best_of_int8_tiles(
                 fine = tl.dot(x, tl.trans(low), fine, out_dtype=tl.int32)
         score = coarse.to(tl.float32) * 128.0 + fine.to(tl.float32)
         if not PLAIN:
-            a = tl.load(a_ptr + row, mask=there, other=0.0)
-            b = tl.load(b_ptr + row, mask=there, other=0.0)
-            c = tl.load(c_ptr + row, mask=there, other=0.0)
+            a, b, c = _weights(a_ptr, b_ptr, c_ptr, row, there)
             score = a[:, None] * score + b[:, None] * sums[None, :] + c[:, None]
         score = tl.where(there[:, None], score, float("-inf"))
         best = tl.maximum(best, tl.max(score, axis=0))
@@ -131,12 +135,9 @@ def rows_of_pairs(
             x = tl.load(codes_ptr + row[:, None] * dim + (at + depth)[None, :], mask=mask, other=0).to(tl.float32)
             q = tl.load(queries_ptr + query * dim + at + depth, mask=inside, other=0.0).to(tl.float32)
             total += tl.sum(x * q[None, :], axis=1)
-        if PLAIN:
-            score = total
-        else:
-            a = tl.load(a_ptr + row, mask=there, other=0.0)
-            b = tl.load(b_ptr + row, mask=there, other=0.0)
-            c = tl.load(c_ptr + row, mask=there, other=0.0)
+        score = total
+        if not PLAIN:
+            a, b, c = _weights(a_ptr, b_ptr, c_ptr, row, there)
             score = a * total + b * total_of_query + c
         good = there & (score >= floor)
         slot = tl.atomic_add(count_ptr + tl.zeros([STEP], tl.int32), tl.full([STEP], 1, tl.int32), mask=good)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,10 +58,14 @@ def _multiply(one: int, other: int) -> int:
 @lru_cache(maxsize=256)
 def _power(length: int) -> int:
     """x^(8 * length) modulo the polynomial."""
-    result, square, exponent = 0x80000000, 0x40000000, 8 * length
-    while exponent:
-        if exponent & 1:
-            result = _multiply(square, result)
-        square = _multiply(square, square)
-        exponent >>= 1
+    result = 0x80000000
+    for bit in range(length.bit_length()):
+        if length >> bit & 1:
+            result = _multiply(_square(bit), result)
     return result
+
+
+@cache
+def _square(bit: int) -> int:
+    """x^(8 * 2^bit) modulo the polynomial: the same few for every length."""
+    return _multiply(_square(bit - 1), _square(bit - 1)) if bit else 0x00800000
