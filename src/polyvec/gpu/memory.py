@@ -67,7 +67,8 @@ class TorchMemory:
         if not torch.cuda.is_available():
             raise DeviceError("torch sees no CUDA device; check the driver (nvidia-smi), or load with device='cpu'")
         self.torch = torch
-        self.device = torch.device(device)
+        named = torch.device(device)  # "cuda" is the current device, which may be another one at the next load
+        self.device = torch.device("cuda", torch.cuda.current_device() if named.index is None else named.index)
         self.place_name = str(self.device)
         with torch.cuda.device(self.device):
             self.copying = torch.cuda.Stream()
