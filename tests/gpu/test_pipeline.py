@@ -8,8 +8,6 @@ import os
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="torch is not installed: no GPU tests")
-
 import polyvec as pv
 from polyvec.codecs import Raw, ScaledInt8
 from polyvec.core.blocks import Extent, Part
@@ -20,8 +18,19 @@ from polyvec.gpu.memory import HostMemory
 from polyvec.kernels import available_paths, use_path
 from polyvec.kernels.checksum import crc32
 
+torch = pytest.importorskip("torch", reason="torch is not installed: no GPU tests")
+
 DIM = 24
 WIDTH = DIM * 4
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small copies on one thread: torch's others would be waited for at each of them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
