@@ -4,6 +4,7 @@
 namespace nb = nanobind;
 
 void bind_casts(nb::module_ &m);
+void bind_encoder(nb::module_ &m);
 void bind_filecasts(nb::module_ &m);
 void bind_reads(nb::module_ &m);
 void bind_planes(nb::module_ &m);
@@ -23,6 +24,7 @@ NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
     bind_casts(m);
+    bind_encoder(m);
     bind_filecasts(m);
     bind_reads(m);
     bind_planes(m);

@@ -19,6 +19,23 @@ def i8_to_f32_rows(src: ReadableBuffer, out: WriteableBuffer, scales: ReadableBu
 def f32_to_i8_rows(src: ReadableBuffer, out: WriteableBuffer, scales: ReadableBuffer, threads: int) -> None: ...
 def f32_min_max(src: ReadableBuffer, threads: int) -> tuple[float, float, bool]: ...
 
+# encoder.cpp: arrays are float32, starts int64.
+def encoder_available() -> bool: ...
+
+class Encoder:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        inner: int,
+        epsilon: float,
+        activation: int,
+        scale: ReadableBuffer,
+        shift: ReadableBuffer,
+    ) -> None: ...
+    def add_layer(self, arrays: list[Any]) -> None: ...
+    def run(self, rows: WriteableBuffer, starts: ReadableBuffer) -> None: ...
+
 # filecasts.cpp: values are float32; the kinds are those of polyvec.kernels.filecasts.
 def read_cast(
     fd: int, offset: int, out: WriteableBuffer, kind: str, a: float, b: float, check: bool

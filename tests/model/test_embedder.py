@@ -12,18 +12,27 @@ import pytest
 import polyvec as pv
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.embedder import Embedder, cosine_similarity, find_similar, normalize
+from polyvec.model.architecture import Architecture
+from polyvec.model.engines.native import NativeEngine, refuse
+from polyvec.model.engines.numpy import NumpyEngine
+from polyvec.model.loading import load_model
 from polyvec.testing.models import tiny_metadata, tiny_tensors, tiny_tokens, write_tiny_model
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "weights"
+MULTIPLES = {"num_attention_heads": "2", "hidden_size": "64", "embedding_dim": "64", "intermediate_size": "96"}
 TEXTS = ["how do i read a zip file", "hello world", "", "the text of a vector " * 20, "a"] * 3
 
 
 def need(engine: str) -> None:
-    if engine != "numpy":
+    if engine == "native":
+        reason = refuse(Architecture.from_metadata(tiny_metadata(**MULTIPLES)))
+        if reason is not None:
+            pytest.skip(reason)
+    elif engine != "numpy":
         pytest.importorskip(engine)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "onnxruntime", "openvino"])
+@pytest.mark.parametrize("engine", ["numpy", "native", "onnxruntime", "openvino"])
 def test_vectors_are_those_of_sentence_transformers(minilm: Path, engine: str) -> None:
     need(engine)
     texts = json.loads((GOLDEN / "texts.json").read_text(encoding="utf-8"))
@@ -36,14 +45,49 @@ def test_vectors_are_those_of_sentence_transformers(minilm: Path, engine: str) -
 
 @pytest.mark.parametrize("act", ["gelu", "gelu_new", "relu"])
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("engine", ["native", "onnxruntime", "openvino"])
 def test_every_engine_agrees_with_the_oracle(tmp_path: Path, engine: str, pooling: str, act: str) -> None:
     need(engine)
-    path = write_tiny_model(tmp_path / "m.weights", pooling=pooling, hidden_act=act, layer_norm_eps="1e-6")
+    sizes = MULTIPLES if engine == "native" else {}
+    path = write_tiny_model(tmp_path / "m.weights", pooling=pooling, hidden_act=act, layer_norm_eps="1e-6", **sizes)
     with Embedder(path, engine="numpy") as oracle, Embedder(path, engine=engine, num_threads=2) as embedder:
         wanted, found = oracle.embed(TEXTS), embedder.embed(TEXTS)
     limit = 0.998 if engine == "openvino" else 1 - 1e-6
     assert (wanted.astype(np.float64) * found).sum(axis=1).min() >= limit
+
+
+@pytest.mark.parametrize("heads", ["1", "2"])
+def test_texts_of_any_length_lie_beside_each_other(tmp_path: Path, heads: str) -> None:
+    need("native")
+    path = write_tiny_model(tmp_path / "m.weights", **{**MULTIPLES, "num_attention_heads": heads})
+    model = load_model(path)
+    native, oracle = NativeEngine(model, 1), NumpyEngine(model)
+    rng = np.random.default_rng(0)
+    for lengths in ([1], [2, 64, 1], [16, 17], [31, 32, 33, 34], [64] * 9, [3] * 30):
+        sizes = np.array(lengths, np.int32)
+        ids = rng.integers(0, model.architecture.vocab_size, (len(sizes), sizes.max()))
+        assert np.abs(native.pool(ids, sizes) - oracle.pool(ids, sizes)).max() < 1e-4
+    native.close()
+    model.close()
+
+
+def test_the_default_engine_is_the_first_that_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    path = write_tiny_model(tmp_path / "m.weights", **MULTIPLES)
+    monkeypatch.setattr("polyvec.model.engines.native.native", lambda: None)
+    with Embedder(path) as embedder:
+        assert embedder.engine == "onnxruntime"
+    with pytest.raises(InputError, match="'native' cannot run here: the compiled module is missing"):
+        Embedder(path, engine="native")
+    monkeypatch.undo()
+    need("native")
+    with Embedder(path) as embedder:
+        assert embedder.engine == "native"
+    odd = write_tiny_model(tmp_path / "odd.weights")
+    with Embedder(odd) as embedder:
+        assert embedder.engine == "onnxruntime"
+    with pytest.raises(InputError, match="multiples of 32"):
+        Embedder(odd, engine="native")
 
 
 @pytest.mark.parametrize("sizes", [("3", "2", "48", "96"), ("1", "8", "64", "32")], ids=["deeper", "wider"])

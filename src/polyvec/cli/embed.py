@@ -22,7 +22,7 @@ def command(
     ] = None,
     encoding: shared.Encoding = None,
     to: shared.TargetFormat = None,
-    engine: Annotated[str, typer.Option(help="auto, onnxruntime, openvino or numpy.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, native, onnxruntime, openvino or numpy.")] = "auto",
     prompt: Annotated[str | None, typer.Option(help="Put before every text, as in 'query: '.")] = None,
     truncate_dim: Annotated[int | None, typer.Option(help="Keep the first values of each vector only.")] = None,
     max_seq_length: Annotated[int, typer.Option(help="Tokens read of each text.")] = 256,

@@ -27,8 +27,8 @@ class Embedder:
     """Embeds texts with the model of a `.weights` file. A context manager; safe from several threads.
 
     ``max_seq_length`` tokens are read of each text, and never more than the model has positions; the default gives way
-    to a lower limit of the model's own. `truncated` counts the texts that were longer. ``engine`` is auto, onnxruntime,
-    openvino or numpy. ``vocabulary`` is needed where the file embeds none; ``verify`` compares the checksums first.
+    to a lower limit of the model's own. `truncated` counts the texts that were longer. ``engine`` is auto, native,
+    onnxruntime, openvino or numpy. ``vocabulary`` is needed where the file embeds none; ``verify`` compares the checksums first.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from polyvec.core.errors import InputError, MissingExtra
 from polyvec.model.loading import Model
 
-ENGINES = ("onnxruntime", "openvino", "numpy")
+ENGINES = ("native", "onnxruntime", "openvino", "numpy")
 
 
 class Engine(Protocol):
@@ -41,14 +41,19 @@ def count_threads(num_threads: int | None) -> int:
 
 
 def start_engine(name: str, model: Model, *, num_threads: int | None = None) -> Engine:
-    """An engine by name; ``auto`` takes onnxruntime, and NumPy where that is not installed."""
+    """An engine by name; ``auto`` takes native where the CPU can, else onnxruntime, and NumPy where that is missing."""
     threads = count_threads(num_threads)
     if name == "auto":
+        from polyvec.model.engines.native import refuse
+
+        if refuse(model.architecture) is None:
+            return _native(model, threads)
         try:
             return _onnxruntime(model, threads)
         except MissingExtra:
             return _numpy(model, threads)
     makers: dict[str, Callable[[Model, int], Engine]] = {
+        "native": _native,
         "onnxruntime": _onnxruntime,
         "openvino": _openvino,
         "numpy": _numpy,
@@ -56,6 +61,12 @@ def start_engine(name: str, model: Model, *, num_threads: int | None = None) -> 
     if name not in makers:
         raise InputError(f"unknown engine {name!r}; there are auto, {', '.join(ENGINES)}")
     return makers[name](model, threads)
+
+
+def _native(model: Model, threads: int) -> Engine:
+    from polyvec.model.engines.native import NativeEngine
+
+    return NativeEngine(model, threads)
 
 
 def _numpy(model: Model, threads: int) -> Engine:
