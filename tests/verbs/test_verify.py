@@ -80,3 +80,12 @@ def test_integers_under_a_float_suffix_are_remarked_on(tmp_path: Path) -> None:
     pv.write(tmp_path / "a.ibin", np.arange(12, dtype=np.int32).reshape(4, 3))
     (tmp_path / "a.ibin").rename(tmp_path / "a.fbin")
     assert any("--format ibin" in warning for warning in pv.describe(tmp_path / "a.fbin").warnings)
+
+
+def test_progress_tells_the_bytes_read(tmp_path: Path) -> None:
+    path = tmp_path / "v.fbin"
+    pv.write(path, np.ones((1000, 8), np.float32))
+    told: list[tuple[int, int]] = []
+    assert pv.verify(path, progress=lambda done, of: told.append((done, of))).ok
+    size = path.stat().st_size
+    assert told[-1] == (size, size) and all(done < size for done, _ in told[:-1])

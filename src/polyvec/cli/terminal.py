@@ -107,10 +107,10 @@ def size(count: float) -> str:
     return ""
 
 
-def progress(quiet: bool = False) -> Any:
+def progress(quiet: bool = False, unit: str = "rows") -> Any:
     """The callback a command hands to a verb: a bar on a terminal, nothing elsewhere."""
     if quiet or not sys.stderr.isatty():
         return None
     from polyvec.core.progress import bar
 
-    return bar()
+    return bar(unit=unit)

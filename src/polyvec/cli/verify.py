@@ -19,7 +19,7 @@ def command(
 
         $ polyvec verify vectors.fbin
     """
-    from polyvec.cli.terminal import print_json, size
+    from polyvec.cli.terminal import print_json, progress, size
     from polyvec.core.errors import InputError
     from polyvec.core.shards import expand
     from polyvec.verbs.verify import verify_all
@@ -27,7 +27,7 @@ def command(
     paths = [f if f == "-" else str(p) for f in files for p in (expand(f) if f != "-" else ["-"])]
     if sha256 is not None and len(paths) > 1:
         raise InputError(f"--sha256 is the digest of one file, and these are {len(paths)}; check them one by one")
-    reports = verify_all(paths, format=format, sha256=sha256 or False)
+    reports = verify_all(paths, format=format, sha256=sha256 or False, progress=progress(json, unit="bytes"))
     if json:
         print_json([r.to_dict() for r in reports] if len(reports) > 1 else reports[0].to_dict())
     else:

@@ -50,6 +50,8 @@ class Source:
                 raise FormatError(
                     "this is a directory, not a file", path=str(self.path), remedy="name a file in it, or a glob"
                 )
+            if self.path.is_char_device() or self.path.is_block_device():
+                raise FormatError("this is a device, not a file", path=str(self.path), remedy="name a file, or a pipe")
             self._file = self.path.open("rb", buffering=0)
             self.size = os.fstat(self._file.fileno()).st_size
             if not self.path.is_file():

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from polyvec import formats
 from polyvec.core.errors import FormatError, FormatWarning
 from polyvec.core.files import Source, open_source
-from polyvec.core.format import Finding
+from polyvec.core.format import Finding, Progress
 from polyvec.core.sidecars import attach_sidecars
 
 
@@ -36,14 +38,17 @@ class Report:
         return {"ok": self.ok, **asdict(self)}
 
 
-def verify(path: str | os.PathLike[str] | Source, *, format: str | None = None, sha256: str | bool = False) -> Report:
+def verify(
+    path: str | os.PathLike[str] | Source, *, format: str | None = None, sha256: str | bool = False,
+    progress: Progress | None = None,
+) -> Report:  # fmt: skip
     """Check a file: its structure, every size and checksum it has, and every row.
 
     ``sha256`` True adds the file's digest to the report; a digest is also compared. A missing file is an OSError;
-    whatever is wrong inside a file is a finding.
+    whatever is wrong inside a file is a finding. ``progress`` is told the bytes read and the file's size.
     """
     source = open_source(path)
-    with source:
+    with source, _watch(source, progress):
         findings: list[Finding] = []
         name = None
         try:
@@ -65,21 +70,44 @@ def verify(path: str | os.PathLike[str] | Source, *, format: str | None = None, 
 
 
 def verify_all(
-    paths: Sequence[str | os.PathLike[str]], *, format: str | None = None, sha256: str | bool = False
-) -> list[Report]:
+    paths: Sequence[str | os.PathLike[str]], *, format: str | None = None, sha256: str | bool = False,
+    progress: Progress | None = None,
+) -> list[Report]:  # fmt: skip
     """Check several files; one that cannot be read is a finding too, so that the others are still checked."""
     if len(paths) == 1:
-        return [verify(paths[0], format=format, sha256=sha256)]
+        return [verify(paths[0], format=format, sha256=sha256, progress=progress)]
     reports = []
     for path in paths:
         try:
-            reports.append(verify(path, format=format, sha256=sha256))
+            reports.append(verify(path, format=format, sha256=sha256, progress=progress))
         except FormatError as error:
             reports.append(Report(os.fspath(path), None, 0, (Finding.of(error),)))
         except OSError as error:
             said = f"{os.fspath(path)}: {(error.strerror or str(error)).lower()}"
             reports.append(Report(os.fspath(path), None, 0, (Finding("error", said),)))
     return reports
+
+
+@contextmanager
+def _watch(source: Source, progress: Progress | None) -> Iterator[None]:
+    """Tell how far the reading is, whoever reads: every format checks in its own way, and all through the source."""
+    if progress is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(0.1):
+            progress(min(source.bytes_read, source.size - 1), source.size)
+
+    watcher = threading.Thread(target=tell, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        progress(source.size, source.size)
 
 
 def _check(source: Source, detection: formats.Detection) -> list[Finding]:

@@ -40,7 +40,7 @@ class Limits:
     max_body: int = 8 << 20
     max_texts: int = 2048
     max_waiting: int = 32_768  # texts; more are answered 429
-    batch_texts: int = 1024  # texts put together into one run
+    batch_texts: int = 256  # texts put together into one run; the next ones gather while answers go out
 
 
 class Refused(Exception):
