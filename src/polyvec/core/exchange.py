@@ -288,3 +288,36 @@ def _retype(capsule: Any, versioned: bool) -> None:
     # In the tensor, before its type: data (8), device (8), ndim (4).
     tensor = address + (32 if versioned else 0)
     ctypes.c_uint8.from_address(tensor + 20).value = BFLOAT
+
+
+def list_type(kind: Any) -> tuple[tuple[int | None, ...], np.dtype[Any]] | None:
+    """Sizes (None where they are told by the data alone) and dtype of a list type of numbers; None for other types."""
+    pa = arrow()
+    sizes: list[int | None] = []
+    while True:
+        if pa.types.is_fixed_size_list(kind):
+            sizes.append(kind.list_size)
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            sizes.append(None)
+        else:
+            break
+        kind = kind.value_type
+    dtype = number_type(kind)
+    # Of a list of lists only the outer one may have to be counted.
+    return None if not sizes or dtype is None or None in sizes[1:] else (tuple(sizes), dtype)
+
+
+def number_type(kind: Any) -> np.dtype[Any] | None:
+    """The NumPy dtype of an Arrow type of plain numbers; None for other types."""
+    pa = arrow()
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        return None
+    dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    return dtype
+
+
+def text_type(kind: Any) -> bool:
+    """Whether an Arrow type is text, however it is laid out."""
+    types = arrow().types
+    view = getattr(types, "is_string_view", lambda _: False)  # not in older pyarrow
+    return bool(types.is_string(kind) or types.is_large_string(kind) or view(kind))

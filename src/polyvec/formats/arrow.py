@@ -23,7 +23,7 @@ from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
 from polyvec.core.streams import SinkStream, SourceStream
-from polyvec.formats.tabular import Table, collect, wrapped
+from polyvec.formats.tabular import Table, name_target, open_table, wrapped
 
 MAGIC = b"ARROW1\0\0"
 CONTINUATION = b"\xff\xff\xff\xff"
@@ -52,20 +52,10 @@ class Arrow(Format):
         return [Match(Confidence.SUFFIX, f"suffix {suffix}; the magic is missing", "file")]
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        table = _table(source, variant)
-        try:
-            with wrapped(source.label):
-                collection = collect(table)
-        except BaseException:
-            table.close()
-            raise
-        collection.on_close(table.close)
-        return collection
+        return open_table(_table(source, variant))
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
-        kept = options.own.get("compression")
-        name = "float16" if options.encoding == "float16" else f"raw {collection.vectors.dtype.name}"
-        return name + (f", {kept}" if kept and kept != "none" else "")
+        return name_target(collection, options)
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
         compression = options.own.get("compression") or "none"
@@ -137,7 +127,6 @@ class IpcTable(Table):
             yield batch.slice(at, rows)
 
     def close(self) -> None:
-        """Release the file."""
         self._raw.close()
 
 

@@ -27,7 +27,7 @@ from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
 from polyvec.core.streams import SinkStream, SourceStream
-from polyvec.formats.tabular import Table, collect, wrapped
+from polyvec.formats.tabular import Table, name_target, open_table, wrapped
 
 MAGIC = b"PAR1"
 GROUP_BYTES = 64 << 20
@@ -54,20 +54,10 @@ class Parquet(Format):
         return [Match(Confidence.SUFFIX, f"suffix {suffix}; the magic is missing")] if named else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        table = ParquetTable(source)
-        try:
-            with wrapped(source.label):
-                collection = collect(table)
-        except BaseException:
-            table.close()
-            raise
-        collection.on_close(table.close)
-        return collection
+        return open_table(ParquetTable(source))
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
-        kept = options.own.get("compression")
-        name = "float16" if options.encoding == "float16" else f"raw {collection.vectors.dtype.name}"
-        return name + (f", {kept}" if kept and kept != "none" else "")
+        return name_target(collection, options)
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
         compression = options.own.get("compression") or "none"
@@ -173,7 +163,6 @@ class ParquetTable(Table):
         return sum(counts)
 
     def close(self) -> None:
-        """Release the file."""
         self.file.close()
         self._raw.close()
 

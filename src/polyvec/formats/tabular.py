@@ -23,7 +23,8 @@ from polyvec.core.blocks import Array, Block, Codec, Raw, bounded_rows, rows_per
 from polyvec.core.collection import Collection, Ids
 from polyvec.core.columns import Column, clusters
 from polyvec.core.errors import Corrupt, FormatError, PolyvecError, Unsupported
-from polyvec.core.exchange import KEY, arrow
+from polyvec.core.exchange import KEY, arrow, list_type, number_type, text_type
+from polyvec.core.format import WriteOptions
 from polyvec.core.records import Record, Records
 from polyvec.core.strict_json import parse_json
 from polyvec.core.vocab import Strings, Vocab
@@ -60,6 +61,10 @@ class Table(ABC):
     def cursor(self, *names: str) -> Cursor:
         """A place to read some columns from."""
         return Cursor(self, names)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the file."""
 
     @contextmanager
     def wrapped(self) -> Iterator[None]:
@@ -197,39 +202,6 @@ class TableColumn(Column):
         return out
 
 
-def list_type(kind: Any) -> tuple[tuple[int | None, ...], np.dtype[Any]] | None:
-    """Sizes (None where they are told by the data alone) and dtype of a list type of numbers; None for other types."""
-    pa = arrow()
-    sizes: list[int | None] = []
-    while True:
-        if pa.types.is_fixed_size_list(kind):
-            sizes.append(kind.list_size)
-        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            sizes.append(None)
-        else:
-            break
-        kind = kind.value_type
-    dtype = number_type(kind)
-    # Of a list of lists only the outer one may have to be counted.
-    return None if not sizes or dtype is None or None in sizes[1:] else (tuple(sizes), dtype)
-
-
-def number_type(kind: Any) -> np.dtype[Any] | None:
-    """The NumPy dtype of an Arrow type of plain numbers; None for other types."""
-    pa = arrow()
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        return None
-    dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
-    return dtype
-
-
-def text_type(kind: Any) -> bool:
-    """Whether an Arrow type is text, however it is laid out."""
-    types = arrow().types
-    view = getattr(types, "is_string_view", lambda _: False)  # not in older pyarrow
-    return bool(types.is_string(kind) or types.is_large_string(kind) or view(kind))
-
-
 def rows_of(array: Any, row_shape: tuple[int, ...], dtype: np.dtype[Any], label: str, name: str, start: int) -> Array:
     """An Arrow array as rows; ragged lists and nulls are `Corrupt`, with their row."""
     pa = arrow()
@@ -357,6 +329,25 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     return value
+
+
+def open_table(table: Table) -> Collection:
+    """The collection over a table, which is closed with it."""
+    try:
+        with wrapped(table.label):
+            collection = collect(table)
+    except BaseException:
+        table.close()
+        raise
+    collection.on_close(table.close)
+    return collection
+
+
+def name_target(collection: Collection, options: WriteOptions) -> str:
+    """The encoding of the main column and the compression, in words."""
+    kept = options.own.get("compression")
+    name = "float16" if options.encoding == "float16" else f"raw {collection.vectors.dtype.name}"
+    return name + (f", {kept}" if kept and kept != "none" else "")
 
 
 def collect(table: Table) -> Collection:
