@@ -1,4 +1,4 @@
-// Bindings of the encoder: shapes checked, weights packed once, GIL released.
+// Bindings of the encoder: shapes checked, weights packed once, GIL released while it runs.
 #include "encoder.hpp"
 
 #include <nanobind/nanobind.h>

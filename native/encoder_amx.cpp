@@ -23,7 +23,7 @@ namespace {
 // Right factors lie as panels of 32 columns: for each 32 values two tiles of high and two of low halves, in which a row
 // holds two values of each of 16 columns side by side.
 constexpr std::size_t tile = 1024, step = encoder_step, left_bytes = 2 * tile, right_bytes = 4 * tile;
-constexpr std::size_t group_bytes = 1000 << 10;
+constexpr std::size_t group_bytes = 1000 << 10, kept_bytes = 8 << 20;
 
 std::size_t up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -32,6 +32,13 @@ template <class T>
 class Room {
   public:
     ~Room() { std::free(data_); }
+    // Frees what is more than most bytes: a long text must not hold its square for ever.
+    void shrink(std::size_t most) {
+        if (count_ * sizeof(T) <= most) return;
+        std::free(data_);
+        data_ = nullptr;
+        count_ = 0;
+    }
     T *need(std::size_t count) {
         if (count > count_) {
             std::free(data_);
@@ -182,7 +189,7 @@ inline void multiply(const std::uint8_t *left, std::size_t rows, const std::uint
     }
 }
 
-// exp, to one part in ten million; zero for what is far below.
+// exp, to one part in ten million; below -87, where it is next to nothing, it stays there.
 inline __m512 exponential(__m512 x) {
     x = _mm512_max_ps(x, _mm512_set1_ps(-87.0f));
     const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -361,6 +368,8 @@ void run_encoder(const Encoder &encoder, float *rows, const std::int64_t *starts
         multiply(inner, tokens, layer.outer.packed.data(), inner_steps, steps, place(layer.outer, sum, width, rows));
         normalize(sum, rows, input, tokens, width, layer.closed, encoder.epsilon);
     }
+    scratch.scores.shrink(kept_bytes);
+    scratch.share.shrink(kept_bytes);
 }
 
 }  // namespace polyvec

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -77,18 +79,33 @@ struct Table {
     size_t length(size_t i) const { return (size_t)(stops[i] - starts[i]); }
 };
 
-// Runs work(start, stop, thread) over [0, count) in equal ranges, one a thread.
+// Runs work(start, stop, thread) over [0, count) in equal ranges, one a thread. Where no thread is to be had, the caller
+// does its share; what a thread throws is thrown here, when all have ended.
 template <typename Work> inline void spread(size_t count, size_t threads, size_t least, Work work) {
     size_t most = std::max<size_t>(1, count / std::max<size_t>(1, least));
     threads = std::max<size_t>(1, std::min(threads, most));
     if (threads == 1) return work((size_t)0, count, (size_t)0);
     std::vector<std::thread> pool;
+    std::vector<std::exception_ptr> failed(threads);
+    pool.reserve(threads);
     size_t each = (count + threads - 1) / threads;
+    const auto run = [&](size_t t) {
+        try {
+            work(std::min(count, t * each), std::min(count, (t + 1) * each), t);
+        } catch (...) {
+            failed[t] = std::current_exception();
+        }
+    };
     for (size_t t = 0; t < threads; ++t) {
-        size_t start = std::min(count, t * each), stop = std::min(count, start + each);
-        pool.emplace_back([=, &work] { work(start, stop, t); });
+        try {
+            pool.emplace_back(run, t);
+        } catch (const std::system_error &) {
+            run(t);
+        }
     }
     for (auto &thread : pool) thread.join();
+    for (const auto &error : failed)
+        if (error) std::rethrow_exception(error);
 }
 
 } // namespace words

@@ -28,6 +28,7 @@ from polyvec.core.vocab import Vocab
 from polyvec.formats.finalfusion import FinalfusionCollection
 from polyvec.formats.words import unit_columns
 from polyvec.kernels import strings as tables
+from polyvec.kernels.paths import default_threads
 from polyvec.kernels.rows import RowSearch
 from polyvec.kernels.subwords import Rows, sum_rows
 from polyvec.neighbors.codes import CodeSearch
@@ -94,7 +95,7 @@ class Embeddings:
         self.notes: list[str] = list(collection.notes)
         # A full load has its index, made while the rows are read; a mapped one builds it on the first look-up.
         with ThreadPoolExecutor(1) as beside:
-            indexed = None if mmap else beside.submit(lambda: self.vocab.duplicates)
+            indexed = None if mmap or default_threads() == 1 else beside.submit(lambda: self.vocab.duplicates)
             self.storage = Storage(collection.vectors, mmap=mmap)
             subwords = collection.columns.get("subwords")
             self.subword_storage = Storage(subwords, mmap=mmap) if subwords is not None else None
@@ -102,7 +103,9 @@ class Embeddings:
             self._norms: Floats | None = None if norms is None else norms.to_numpy()
         if indexed is not None:
             indexed.result()
+        if not mmap:
             self._collection = self._in_memory(collection)
+            self.vocab.duplicates  # noqa: B018  (made by now, or here)
             if unique:
                 self._check_unique()
         self._search: RowSearch | CodeSearch | None = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from polyvec.codecs import AffineUint8, BFloat16, Float16, Raw
+from polyvec.codecs import AffineUint8, BFloat16, Float16, Raw, SymmetricInt8
 from polyvec.codecs.stream import write_rows
 from polyvec.core.blocks import Codec
 from polyvec.core.columns import ArrayColumn, Column
@@ -71,27 +72,54 @@ def test_an_error_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_hash_follows_the_bytes_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyvec.codecs.stream.PARALLEL_BYTES", 1)
+    monkeypatch.setattr("polyvec.codecs.stream._write_spread", None)  # out of order the hash would start over
     with Sink(tmp_path / "out", durable=False, sha256=True) as sink:
         assert sink.hashing
         write_rows(sink, ArrayColumn("vectors", ROWS), Raw(np.dtype("<f4")), WriteOptions())
     assert sink.hexdigest() == hashlib.sha256(ROWS.tobytes()).hexdigest()
 
 
+def test_rows_of_nothing_take_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyvec.codecs.stream.PARALLEL_BYTES", 1)
+    with Sink(tmp_path / "out", durable=False) as sink:
+        write_rows(sink, ArrayColumn("vectors", np.zeros((5000, 0), np.float32)), Raw(np.dtype("<f4")), WriteOptions())
+    assert (tmp_path / "out").stat().st_size == 0
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 40])
+def test_errors_name_the_row_of_the_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr("polyvec.codecs.stream.PARALLEL_BYTES", limit)
+    monkeypatch.setattr("polyvec.codecs.stream.PIECE_BYTES", 1000)
+    rows = ROWS.copy()
+    rows[700, 3] = 1e6
+    with (
+        pytest.raises(InputError, match=r"1e\+06 in row 700, column 3 does not"),
+        Sink(tmp_path / "a", durable=False) as sink,
+    ):
+        write_rows(sink, ArrayColumn("vectors", rows), Float16(), WriteOptions(chunk_rows=64))
+    rows[700, 3] = np.nan
+    with pytest.raises(InputError, match="nan in row 700, column 3"), Sink(tmp_path / "a", durable=False) as sink:
+        write_rows(sink, ArrayColumn("vectors", rows), SymmetricInt8(), WriteOptions(chunk_rows=64))
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_an_error_drops_the_tasks_that_have_not_begun(threads: int) -> None:
-    begun = []
+    begun: list[int] = []
 
     def work(task: int) -> int:
         begun.append(task)
         if task == 4:
             raise ValueError("no")
-        return task * default_threads()
+        time.sleep(0.001)
+        return default_threads()
 
-    assert spread(work, [1, 2, 3], threads) == (
-        [1, 2, 3] if threads > 1 else [n * default_threads() for n in (1, 2, 3)]
-    )
+    told: list[int] = []
+    assert spread(work, [1, 2, 3], threads, each=told.append) == told
+    assert told == ([1, 1, 1] if threads > 1 else [default_threads()] * 3)
     begun.clear()
+    told.clear()
     with pytest.raises(ValueError, match="no"):
-        spread(work, range(100_000), threads)
-    assert len(begun) < 100_000
+        spread(work, range(1000), threads, each=told.append)
+    assert len(begun) < 100
+    assert told == [told[0]] * 4
     assert spread(work, [], threads) == []

@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 import sys
+import zlib
 from pathlib import Path
 from unittest import mock
 
@@ -15,6 +16,7 @@ import pytest
 from polyvec.core.errors import InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.core.sinks import HASH_STEP, TEMP_SUFFIX, Sink, sweep
+from polyvec.kernels.filecasts import Cast
 
 
 def names(folder: Path) -> list[str]:
@@ -201,3 +203,13 @@ def test_standard_output_gets_the_whole_file_at_commit(capfdbinary: pytest.Captu
         with pytest.raises(InputError, match="standard output"):
             sink.sibling("x")
     assert capfdbinary.readouterr().out == b"headbody"
+
+
+def test_codes_stay_within_what_was_reserved(tmp_path: Path) -> None:
+    with Sink(tmp_path / "out", durable=False) as sink:
+        at = sink.reserve(20)
+        values = np.linspace(-1, 1, 10, dtype=np.float32)
+        assert sink.write_cast(at, values, Cast("f16")) == (zlib.crc32(values.astype("<f2").tobytes()), True)
+        with pytest.raises(ValueError, match="outside what was written"):
+            sink.write_cast(at + 1, values, Cast("f16"))
+    assert (tmp_path / "out").read_bytes() == values.astype("<f2").tobytes()

@@ -101,7 +101,7 @@ def test_room_is_asked_for_ahead(tmp_path: Path, path: str) -> None:
         with kernels.use_path(path):
             filecasts.allocate(fd, 0, 1 << 20)
             filecasts.allocate(fd, 0, 0)
-            if kernels.cpu_path() != "numpy" and os.uname().sysname == "Linux":
+            if os.fstat(fd).st_size:  # this file system gives room ahead
                 with pytest.raises(OSError, match=r"space|large") as caught:
                     filecasts.allocate(fd, 0, 2**62)
                 assert caught.value.errno in (errno.ENOSPC, errno.EFBIG)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import polyvec as pv
+from polyvec import kernels
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.embedder import Embedder, cosine_similarity, find_similar, normalize
 from polyvec.model.architecture import Architecture
@@ -71,6 +72,23 @@ def test_texts_of_any_length_lie_beside_each_other(tmp_path: Path, heads: str) -
     model.close()
 
 
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_a_text_of_no_tokens_is_pooled_as_the_oracle_does(tmp_path: Path, pooling: str) -> None:
+    need("native")
+    model = load_model(write_tiny_model(tmp_path / "m.weights", pooling=pooling, **MULTIPLES))
+    ids, lengths = np.ones((3, 4), np.int64), np.array([0, 4, 0], np.int32)
+    found, wanted = NativeEngine(model, 1).pool(ids, lengths), NumpyEngine(model).pool(ids, lengths)
+    assert np.array_equal(found[[0, 2]], wanted[[0, 2]]) and np.allclose(found[1], wanted[1], atol=1e-4)
+
+
+def test_long_texts_stay_within_the_positions(tmp_path: Path) -> None:
+    need("openvino")
+    path = write_tiny_model(tmp_path / "m.weights", max_position_emb="100", max_seq_length="100")
+    texts = ["the text of a vector " * 60, "a text " * 48]
+    with Embedder(path, engine="numpy") as oracle, Embedder(path, engine="openvino") as embedder:
+        assert (oracle.embed(texts) * embedder.embed(texts)).sum(axis=1).min() > 0.998
+
+
 def test_the_default_engine_is_the_first_that_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
     path = write_tiny_model(tmp_path / "m.weights", **MULTIPLES)
@@ -88,6 +106,8 @@ def test_the_default_engine_is_the_first_that_can(tmp_path: Path, monkeypatch: p
         assert embedder.engine == "onnxruntime"
     with pytest.raises(InputError, match="multiples of 32"):
         Embedder(odd, engine="native")
+    with kernels.use_path("portable"), pytest.raises(InputError, match="no more than portable"):
+        Embedder(path, engine="native")
 
 
 @pytest.mark.parametrize("sizes", [("3", "2", "48", "96"), ("1", "8", "64", "32")], ids=["deeper", "wider"])

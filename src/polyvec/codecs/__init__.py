@@ -49,4 +49,4 @@ def transcode(block: Block, codec: Codec) -> Block:
     if quick is not None:
         return quick
     rows = block.decode()
-    return Block(block.start, codec.encode(rows), codec, len(rows))
+    return Block(block.start, codec.encode(rows, block.start), codec, len(rows))

@@ -55,7 +55,7 @@ class AffineUint8(Codec):
             )
         return cls(float(low), float(scale) if scale > 0 else 1.0)
 
-    def encode(self, rows: Array) -> dict[str, Array]:
+    def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.ascontiguousarray(rows, np.float32)
         return {"codes": kernels.f32_to_u8(rows, self.minimum, self.scale).reshape(rows.shape)}
 

@@ -28,15 +28,11 @@ class Float16(Codec):
     def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
         return {"codes": (np.dtype("<f2"), row_shape)}
 
-    def encode(self, rows: Array) -> dict[str, Array]:
+    def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.ascontiguousarray(rows, np.float32)
         codes = kernels.f32_to_f16(rows).view("<f2").reshape(rows.shape)
         if not self.allow_overflow and not _within_half(rows):
-            bad = np.isinf(codes) & np.isfinite(rows)
-            if bad.any():
-                where = np.argwhere(bad)[0]
-                raise InputError(f"{rows[tuple(where)]:g} at {tuple(map(int, where))} does not fit float16 (at most "
-                                 "65504); choose bfloat16, or allow_overflow=True to store infinity")  # fmt: skip
+            refuse_overflow(rows, start)
         return {"codes": codes}
 
     def decode(self, block: Block, out: Array | None = None) -> Array:
@@ -47,6 +43,17 @@ def _within_half(rows: Array) -> bool:
     """Whether surely no value overflows: one fast pass, where comparing every value costs several slow ones."""
     low, high, _ = kernels.f32_min_max(rows)
     return low > -65520.0 and high < 65520.0  # from 65520 on the nearest half is infinity; false where there is a NaN
+
+
+def refuse_overflow(rows: Array, start: int = 0) -> None:
+    """`InputError` naming the first finite value that float16 cannot hold, by its row."""
+    with np.errstate(over="ignore"):
+        bad = np.argwhere(np.isinf(rows.astype(np.float16)) & np.isfinite(rows))
+    if len(bad):
+        row, *rest = map(int, bad[0])
+        place = f"row {start + row}" + (f", column {rest[0]}" if rest else "")
+        raise InputError(f"{rows[tuple(bad[0])]:g} in {place} does not fit float16 (at most 65504); choose an exact encoding, "
+                         "bfloat16, or allow_overflow=True to store infinity")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class BFloat16(Codec):
     def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
         return {"codes": (np.dtype(ml_dtypes.bfloat16), row_shape)}
 
-    def encode(self, rows: Array) -> dict[str, Array]:
+    def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.ascontiguousarray(rows, np.float32)
         codes: np.ndarray[Any, Any] = kernels.f32_to_bf16(rows)
         return {"codes": codes.view(ml_dtypes.bfloat16).reshape(rows.shape)}

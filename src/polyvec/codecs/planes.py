@@ -135,7 +135,7 @@ class BytePlanes(Codec):
     def row_bytes(self, row_shape: tuple[int, ...]) -> int | None:
         return None
 
-    def encode(self, rows: Array) -> dict[str, Array]:
+    def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.ascontiguousarray(rows, np.float32)
         plan = Plan.fit(rows.size, [rows])
         payload = np.empty(plan.size, np.uint8)

@@ -91,7 +91,7 @@ class Product(Codec):
             scale_rows(rows, norms)
         return rows
 
-    def encode(self, rows: Array) -> dict[str, Array]:
+    def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.array(rows, np.float32, order="C")
         parts: dict[str, Array] = {}
         if self.norms:

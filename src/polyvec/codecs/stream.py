@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Lock
-
 from polyvec.codecs import transcode
 from polyvec.core.blocks import Codec, rows_per_block
 from polyvec.core.columns import Column
@@ -19,11 +17,13 @@ STRETCH_PIECES = 8  # what a thread takes at a time
 
 def write_rows(sink: Sink, column: Column, codec: Codec, options: WriteOptions, *, at: int | None = None) -> None:
     """Append all rows of a column, encoded by ``codec``, or put them at ``at``; progress counts rows."""
-    width = codec.row_bytes(column.row_shape) or 1
+    stored = codec.row_bytes(column.row_shape)
+    width = stored or 1
     segments = column.segments(codec)
     done = 0
     if segments is None:
-        if column.parallel and not sink.hashing and column.rows * width >= PARALLEL_BYTES and default_threads() > 1:
+        large = stored is not None and column.rows * stored >= PARALLEL_BYTES
+        if large and column.parallel and not sink.hashing and default_threads() > 1:
             _write_spread(sink, column, codec, options, at if at is not None else sink.reserve(column.rows * width))
             return
         for block in column.blocks(options.chunk_rows, reuse=True):
@@ -51,16 +51,18 @@ def _write_spread(sink: Sink, column: Column, codec: Codec, options: WriteOption
     """Fill reserved room: each thread decodes, encodes and writes stretches of its own."""
     width = codec.row_bytes(column.row_shape) or 1
     step = rows_per_block(column.dtype, column.row_shape, PIECE_BYTES)
-    done, counting = 0, Lock()
+    done = 0
 
-    def work(start: int) -> None:
-        nonlocal done
+    def work(start: int) -> int:
         stop = min(start + step * STRETCH_PIECES, column.rows)
         for block in column.blocks(step, start=start, stop=stop, reuse=True):
             sink.write_at(at + block.start * width, transcode(block, codec).parts["codes"])
-        with counting:
-            done += stop - start
-            if options.progress:
-                options.progress(done, column.rows)
+        return stop - start
 
-    spread(work, range(0, column.rows, step * STRETCH_PIECES))
+    def count(rows: int) -> None:
+        nonlocal done
+        done += rows
+        if options.progress:
+            options.progress(done, column.rows)
+
+    spread(work, range(0, column.rows, step * STRETCH_PIECES), each=count)

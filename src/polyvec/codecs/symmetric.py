@@ -27,9 +27,9 @@ class SymmetricInt8(Codec):
     def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
         return {"codes": (np.dtype(np.int8), row_shape)}
 
-    def encode(self, rows: Array) -> dict[str, Array]:
+    def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.ascontiguousarray(rows, np.float32)
-        refuse_non_finite(rows)
+        refuse_non_finite(rows, start)
         return {"codes": kernels.f32_to_i8(rows, multiplier=self.divisor).reshape(rows.shape)}
 
     def decode(self, block: Block, out: Array | None = None) -> Array:
@@ -45,9 +45,9 @@ class ScaledInt8(Codec):
     def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
         return {"codes": (np.dtype(np.int8), row_shape), "scale": (np.dtype("<f4"), ())}
 
-    def encode(self, rows: Array) -> dict[str, Array]:
+    def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.ascontiguousarray(rows, np.float32)
-        refuse_non_finite(rows)
+        refuse_non_finite(rows, start)
         flat = rows.reshape(len(rows), -1)
         largest = np.abs(flat).max(axis=1, initial=0.0) if flat.size else np.zeros(len(rows), np.float32)
         scale = (largest / np.float32(127.0)).astype(np.float32)

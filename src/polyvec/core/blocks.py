@@ -52,8 +52,8 @@ class Codec(ABC):
         return cls()
 
     @abstractmethod
-    def encode(self, rows: Array) -> dict[str, Array]:
-        """Stored arrays, one entry a row, of decoded rows."""
+    def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
+        """Stored arrays, one entry a row, of decoded rows; ``start`` is the number of the first, for messages."""
 
     @abstractmethod
     def decode(self, block: Block, out: Array | None = None) -> Array:
@@ -154,7 +154,7 @@ class Raw(Codec):
     def parts(self, row_shape: tuple[int, ...]) -> PartTypes:
         return {"codes": (self.stored, row_shape)}
 
-    def encode(self, rows: Array) -> dict[str, Array]:
+    def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         return {"codes": cast(rows, self.stored)}
 
     def decode(self, block: Block, out: Array | None = None) -> Array:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError, Truncated
 from polyvec.core.files import Source
-from polyvec.kernels.filecasts import Cast, allocate, write_cast
+from polyvec.kernels.filecasts import CODE_BYTES, Cast, allocate, write_cast
 
 TEMP_SUFFIX = ".polyvec-tmp"
 COPY_STEP = 64 << 20
@@ -108,7 +108,7 @@ class Sink:
         self._pwrite(offset, view)
 
     def reserve(self, size: int) -> int:
-        """Leave ``size`` bytes for a header whose totals come last; returns where they start."""
+        """Leave ``size`` bytes to be filled later, in any order: a header whose totals come last, or rows; returns where."""
         start = self.size
         if self._hasher is not None:
             self._hasher.rewritten(start)
@@ -120,6 +120,11 @@ class Sink:
 
     def write_cast(self, offset: int, values: NDArray[Any], cast: Cast) -> tuple[int, bool]:
         """Fill reserved bytes with the codes of float32 values: their CRC-32, and whether all of them are numbers."""
+        size = values.size * CODE_BYTES[cast.kind]
+        if offset < 0 or offset + size > self.size:
+            raise ValueError(f"write_cast({offset}, {size} bytes) is outside what was written ({self.size})")
+        if self._hasher is not None:
+            self._hasher.rewritten(offset)
         return write_cast(self.fd, offset, np.ascontiguousarray(values, np.float32), cast)
 
     def align(self, boundary: int) -> int:

@@ -37,6 +37,8 @@ _CODES: dict[str, np.dtype[Any]] = {
     "i8": np.dtype("i1"),
 }
 
+CODE_BYTES = {kind: dtype.itemsize for kind, dtype in _CODES.items()}
+
 
 def read_cast(fd: int, offset: int, out: Array, cast: Cast, *, check: bool = True) -> int:
     """Fill a C-contiguous float32 array from the codes at ``offset``; returns their CRC-32 (0 without ``check``).

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from polyvec import kernels
 from polyvec.codecs import Float16, Raw, shortcut
+from polyvec.codecs.float16 import refuse_overflow
 from polyvec.codecs.planes import Plan
 from polyvec.core.blocks import Array, Block, Codec, cast, rows_per_block
 from polyvec.core.columns import Column
-from polyvec.core.errors import InputError
 from polyvec.formats.cvc.writer import ChunkWriter
 from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.planes import PLANES, packed_size
@@ -19,7 +18,6 @@ from polyvec.kernels.spread import spread
 
 PIECE_BYTES = 4 << 20  # decoded; what is asked of the column at a time
 STRETCH_PIECES = 4  # what a thread takes at a time
-HALF_LIMIT = 65520.0  # from here on the nearest half is infinity
 
 Progress = Callable[[int], None] | None
 
@@ -33,11 +31,7 @@ def encode_block(block: Block, codec: Codec, first: int) -> Array:
     if isinstance(codec, Raw):
         return np.ascontiguousarray(codec.encode(values)["codes"])
     values = as_float32(values)
-    if isinstance(codec, Float16) and not codec.allow_overflow:
-        low, high, _ = kernels.f32_min_max(values)
-        if not (low > -HALF_LIMIT and high < HALF_LIMIT):
-            refuse_overflow(values, first)
-    return codec.encode(values)["codes"]
+    return codec.encode(values, first)["codes"]
 
 
 def _encode_into(writer: ChunkWriter, offset: int, block: Block, codec: Codec, first: int) -> int:
@@ -53,17 +47,6 @@ def _encode_into(writer: ChunkWriter, offset: int, block: Block, codec: Codec, f
 def as_float32(rows: Array) -> Array:
     """Rows as float32: floats may round, whole numbers must not."""
     return np.ascontiguousarray(cast(rows, np.dtype(np.float32)))
-
-
-def refuse_overflow(rows: Array, first: int) -> None:
-    """`InputError` naming the first value that float16 cannot hold, by its row in the file."""
-    with np.errstate(over="ignore"):
-        bad = np.argwhere(np.isinf(rows.astype(np.float16)) & np.isfinite(rows))
-    if len(bad):
-        row, *rest = map(int, bad[0])
-        place = f"row {first + row}" + (f", column {rest[0]}" if rest else "")
-        raise InputError(f"{rows[tuple(bad[0])]:g} in {place} does not fit float16 (at most 65504); choose lossless or "
-                         "bfloat16, or allow_overflow=True to store infinity")  # fmt: skip
 
 
 def write_stretches(
@@ -86,13 +69,17 @@ def write_stretches(
                 crc = crc32(codes, crc)
                 writer.place(at, codes)
             at += block.rows * width
-        if progress:
-            progress(len(stretch))
-        return crc, len(stretch) * width
+        return crc, len(stretch)
 
     total = 0
-    for crc, size in spread(work, _stretches(rows, step * STRETCH_PIECES)):
-        total = crc32_combine(total, crc, size)
+
+    def settle(found: tuple[int, int]) -> None:
+        nonlocal total
+        total = crc32_combine(total, found[0], found[1] * width)
+        if progress:
+            progress(found[1])
+
+    spread(work, _stretches(rows, step * STRETCH_PIECES), each=settle)
     writer.summed(total)
 
 
@@ -102,7 +89,7 @@ def write_planes(writer: ChunkWriter, rows: Array, progress: Progress) -> None:
     plan = Plan.fit(flat.size, [rows])
     heads, starts, bits = plan.heads, plan.starts, plan.bits
     offset = writer.reserve(plan.size)
-    step = PIECE_BYTES // 4  # a multiple of 8 values: whole bytes in every plane
+    step = PIECE_BYTES // 32 * 8  # values: a multiple of 8 makes whole bytes in every plane
 
     def work(stretch: range) -> list[int]:
         sums = [0] * PLANES

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
-from polyvec.kernels.paths import native
+from polyvec.kernels.paths import cpu_path, native
 from polyvec.model.architecture import POSITIONS, TYPES, WORDS, Architecture
 from polyvec.model.loading import Model
 from polyvec.model.pooling import pool
@@ -26,6 +26,8 @@ def refuse(sizes: Architecture) -> str | None:
     module: Any = native()
     if module is None:
         return "the compiled module is missing"
+    if cpu_path() != "avx512":
+        return f"POLYVEC_CPU or the CPU allows no more than {cpu_path()}"
     if not module.encoder_available():
         return "this CPU does not multiply bfloat16 matrices (AMX), or the system does not allow it"
     if sizes.head_dim % STEP or sizes.intermediate_size % STEP:
@@ -78,9 +80,10 @@ class NativeEngine:
     def pool(self, ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> Floats:
         rows, starts = self.encode(ids, lengths)
         pooled = np.empty((len(ids), rows.shape[1]), np.float32)
+        nothing = np.zeros((1, rows.shape[1]), np.float32)
         for text in range(len(ids)):
             own = rows[starts[text] : starts[text + 1]]
-            pooled[text] = pool(own[None], np.array([len(own)], np.int32), self._pooling)[0]
+            pooled[text] = pool((own if len(own) else nothing)[None], lengths[text : text + 1], self._pooling)[0]
         return pooled
 
     def close(self) -> None:

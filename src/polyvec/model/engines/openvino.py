@@ -30,6 +30,7 @@ class OpenvinoEngine:
             raise MissingExtra("openvino", extra="fast-embed", purpose="fast text embeddings") from None
         self.workers = threads
         self._pooling = model.architecture.pooling
+        self._positions = model.architecture.max_position_emb
         core = openvino.Core()
         able = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
         self.precision = "bf16" if "BF16" in able else "f32"
@@ -45,7 +46,7 @@ class OpenvinoEngine:
         request = getattr(self._local, "request", None)
         if request is None:
             request = self._local.request = self._compiled.create_infer_request()
-        ids = even_out(ids)
+        ids = even_out(ids, self._positions)
         mask = np.where(np.arange(ids.shape[1]) < lengths[:, None], np.float32(0), np.float32(-1e30))
         request.infer([ids.astype(np.int32), mask[:, None, None, :]], share_inputs=True)
         # Pooled here and not in the graph: in bfloat16 the mean would lose more than all the layers do.
@@ -56,10 +57,10 @@ class OpenvinoEngine:
         self._local = threading.local()
 
 
-def even_out(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def even_out(ids: NDArray[np.int64], positions: int) -> NDArray[np.int64]:
     """Long texts padded to a multiple of 16 tokens: a tenth faster, since matrix units take 16 at a time."""
     tokens = ids.shape[1]
-    more = -tokens % TILE if tokens >= LONG else 0
+    more = min(-tokens % TILE, positions - tokens) if tokens >= LONG else 0
     return np.pad(ids, ((0, 0), (0, more))) if more else ids
 
 
