@@ -39,6 +39,7 @@ from polyvec.verbs.convert import write as write_collection
 Floats = NDArray[np.float32]
 PLAIN_FORMATS = ("word2vec", "wordtext")  # rows of any length: made unit on loading, as every finalfusion tool does
 METRICS = ("cosine", "angular")
+LARGE_VOCAB = 1 << 16  # words: below, a thread costs more than the index
 DEFAULT = object()
 
 
@@ -94,8 +95,9 @@ class Embeddings:
         self.metadata: dict[str, Any] = dict(collection.metadata)
         self.notes: list[str] = list(collection.notes)
         # A full load has its index, made while the rows are read; a mapped one builds it on the first look-up.
+        large = not mmap and len(self.vocab) >= LARGE_VOCAB and default_threads() > 1
         with ThreadPoolExecutor(1) as beside:
-            indexed = None if mmap or default_threads() == 1 else beside.submit(lambda: self.vocab.duplicates)
+            indexed = beside.submit(lambda: self.vocab.duplicates) if large else None
             self.storage = Storage(collection.vectors, mmap=mmap)
             subwords = collection.columns.get("subwords")
             self.subword_storage = Storage(subwords, mmap=mmap) if subwords is not None else None

@@ -54,6 +54,8 @@ def load_extents(
     step = max(1, -(-PIECE_BYTES // max(1, width)))
     span = max(step, STRETCH_BYTES // max(1, width) // step * step)
     tasks = [(extent, at, min(at + span, extent.rows)) for extent in sliceable for at in range(0, extent.rows, span)]
+    if out.nbytes < PIECE_BYTES:
+        threads = 1  # starting one costs more
     sums = spread(_Worker(source, row_shape, out, start, step, check), tasks, threads)
     return sorted(failures + (_compare(source, tasks, sums) if check else []), key=lambda f: f.extent.start)
 
