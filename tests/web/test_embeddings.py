@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import threading
@@ -19,7 +20,7 @@ from starlette.testclient import TestClient
 
 from polyvec.embedder import Embedder
 from polyvec.testing.models import write_tiny_model
-from polyvec.web.embeddings import Limits, routes
+from polyvec.web.embeddings import Limits, Service, routes
 
 TEXTS = ["hello world", "how do i read a zip file", "é中文"]
 LIMITS = Limits(max_body=20_000, max_texts=20, max_waiting=40)
@@ -190,3 +191,22 @@ def test_routes_can_be_mounted_beside_others(embedder: Embedder) -> None:
     with TestClient(app) as client:
         body = json.loads(post(client, input="a").text)
     assert body["model"] == "mine"
+
+
+def test_no_request_is_left_waiting_between_runs() -> None:
+    class Quick:
+        def embed_ids(self, ids: list[list[int]]) -> np.ndarray:
+            return np.array([[float(row[0])] for row in ids], np.float32)
+
+    async def ask() -> None:
+        service = Service(Quick(), Limits(batch_texts=2))  # type: ignore[arg-type]
+
+        async def client(number: int) -> None:
+            for turn in range(20):
+                found = await service.embed([[number * 100 + turn]])
+                assert found.tolist() == [[number * 100 + turn]]
+
+        await asyncio.wait_for(asyncio.gather(*(client(number) for number in range(9))), 30)
+        assert service.waiting == 0 and not service._running and service.metrics.batches >= 90
+
+    asyncio.run(ask())

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from polyvec.model.encoder import Embedder
 
 
+RUNS = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one request, and all waiting ones together, may ask for."""
@@ -40,7 +43,7 @@ class Limits:
     max_body: int = 8 << 20
     max_texts: int = 2048
     max_waiting: int = 32_768  # texts; more are answered 429
-    batch_texts: int = 256  # texts put together into one run; the next ones gather while answers go out
+    batch_texts: int = 256  # texts put together into one run
 
 
 class Refused(Exception):
@@ -94,15 +97,18 @@ class _Job:
 
 @dataclass(slots=True)
 class Service:
-    """Collects waiting requests and runs them together, one run at a time, off the event loop."""
+    """Collects waiting requests and runs them together, off the event loop.
+
+    Two runs at a time: while one ends, or is answered, the other keeps the engine's threads busy.
+    """
 
     embedder: Embedder
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
     waiting: int = 0
     _queue: list[_Job] = field(default_factory=list)
-    _running: asyncio.Task[None] | None = None
-    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, "polyvec-serve"))
+    _running: set[asyncio.Task[None]] = field(default_factory=set)
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(RUNS + 1, "polyvec-serve"))
 
     async def embed(self, ids: list[list[int]]) -> NDArray[np.float32]:
         """Vectors of token ids, batched with those of other requests."""
@@ -111,8 +117,8 @@ class Service:
         job = _Job(ids, asyncio.get_running_loop().create_future())
         self._queue.append(job)
         self.waiting += len(ids)
-        if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._drain())
+        if len(self._running) < RUNS:
+            self._running.add(asyncio.create_task(self._drain()))
         try:
             return await job.done
         finally:
@@ -128,33 +134,41 @@ class Service:
         return found.ids, found.truncated
 
     async def _drain(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._queue:
-            jobs: list[_Job] = []
-            count = 0
-            while self._queue and (not jobs or count + len(self._queue[0].ids) <= self.limits.batch_texts):
-                job = self._queue.pop(0)
-                if not job.done.cancelled():  # its client went away
-                    jobs.append(job)
-                    count += len(job.ids)
-            if not jobs:
-                continue
-            ids = [row for job in jobs for row in job.ids]
-            started = time.perf_counter()
-            try:
-                vectors = await loop.run_in_executor(self._threads, self.embedder.embed_ids, ids)
-            except Exception as error:
-                for job in jobs:
-                    if not job.done.done():
-                        job.done.set_exception(error)
-                continue
-            self.metrics.seconds += time.perf_counter() - started
-            self.metrics.batches += 1
-            at = 0
+        try:
+            while self._queue:
+                await self._run_some()
+        finally:  # at once, not in a callback: what is queued from now on needs another
+            task = asyncio.current_task()
+            assert task is not None
+            self._running.discard(task)
+
+    async def _run_some(self) -> None:
+        """Run the jobs that have waited longest, as many as make one run."""
+        jobs: list[_Job] = []
+        count = 0
+        while self._queue and (not jobs or count + len(self._queue[0].ids) <= self.limits.batch_texts):
+            job = self._queue.pop(0)
+            if not job.done.cancelled():  # its client went away
+                jobs.append(job)
+                count += len(job.ids)
+        if not jobs:
+            return
+        ids = [row for job in jobs for row in job.ids]
+        started = time.perf_counter()
+        try:
+            vectors = await asyncio.get_running_loop().run_in_executor(self._threads, self.embedder.embed_ids, ids)
+        except Exception as error:
             for job in jobs:
                 if not job.done.done():
-                    job.done.set_result(vectors[at : at + len(job.ids)])
-                at += len(job.ids)
+                    job.done.set_exception(error)
+            return
+        self.metrics.seconds += time.perf_counter() - started
+        self.metrics.batches += 1
+        at = 0
+        for job in jobs:
+            if not job.done.done():
+                job.done.set_result(vectors[at : at + len(job.ids)])
+            at += len(job.ids)
 
 
 def routes(embedder: Embedder, *, limits: Limits | None = None, model_name: str | None = None) -> list[Route]:
