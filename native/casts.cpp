@@ -34,9 +34,6 @@ namespace {
 
 // Starting a thread costs about as much as casting this many floats.
 constexpr std::size_t grain_floats = 128 * 1024;
-// Outputs above this leave the caches before anyone reads them back: write past the caches, which saves
-// reading each line first.
-constexpr std::size_t stream_bytes = std::size_t{8} << 20;
 // Pieces begin on a multiple of this many elements, so that an aligned output gives aligned pieces.
 constexpr std::size_t piece_step = 64;
 

@@ -21,6 +21,10 @@ namespace polyvec {
 using CastKernel = void (*)(const std::uint8_t *src, std::uint8_t *dst, std::size_t n, float a, float b,
                             bool stream);
 
+// Outputs above this leave the caches before anyone reads them back: write past the caches, which saves
+// reading each line first.
+constexpr std::size_t stream_bytes = std::size_t{8} << 20;
+
 struct Extremes {
     float min, max;  // of the values that are not NaN
     bool nan;        // whether there was one

@@ -176,7 +176,7 @@ Extremes f32_min_max(const std::uint8_t *src, std::size_t n) {
     };
     for (; n >= 64; n -= 64, src += 256)
         for (int k = 0; k < 4; ++k) {
-            __builtin_prefetch(src + 4096 + 64 * k);
+            __builtin_prefetch(src + far_ahead + 64 * k);
             take(k, floats(src + 64 * k));
         }
     for (; n >= 16; n -= 16, src += 64) take(0, floats(src));

@@ -6,6 +6,9 @@
 namespace polyvec {
 namespace {
 
+// So much happens to each line that the loads alone would not reach far enough: a third faster, measured.
+constexpr std::size_t far_ahead = 4096;
+
 // Op: in_bytes and out_bytes an element, `count` elements a step (count * out_bytes is a multiple of 64),
 // a constructor from (a, b), and step<stream>(src, dst), where stream needs dst on a 64-byte boundary.
 template <class Op>
@@ -19,9 +22,8 @@ void drive(const std::uint8_t *src, std::uint8_t *dst, std::size_t n, float a, f
         std::memcpy(dst, out, k * Op::out_bytes);
         src += k * Op::in_bytes, dst += k * Op::out_bytes, n -= k;
     };
-    // Far ahead: so much happens to each line that the loads alone would not reach far enough (a third faster, measured).
     const auto ahead = [&] {
-        for (std::size_t line = 0; line < Op::count * Op::in_bytes; line += 64) __builtin_prefetch(src + 4096 + line);
+        for (std::size_t line = 0; line < Op::count * Op::in_bytes; line += 64) __builtin_prefetch(src + far_ahead + line);
     };
     const std::size_t past = reinterpret_cast<std::uintptr_t>(dst) % 64;
     if (stream && past % Op::out_bytes == 0) {

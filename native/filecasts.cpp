@@ -22,7 +22,6 @@ namespace polyvec {
 namespace {
 
 constexpr std::size_t stretch = 256 << 10;  // of codes; measured: more leaves the cache, less waits for the file's lock
-constexpr std::size_t stream_bytes = std::size_t{8} << 20;  // as in casts.cpp
 
 struct Kind {
     const char *name;

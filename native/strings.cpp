@@ -3,6 +3,7 @@
 #include "words.h"
 
 #include <charconv>
+#include <memory>
 #include <string>
 
 namespace {
@@ -240,31 +241,6 @@ inline uint64_t hash_bytes(const uint8_t *p, size_t n, uint64_t seed) {
     return mix(h, 0xE7037ED1A0B428DBull);
 }
 
-// A table in large pages where the system has them: every access is a miss, and small pages would miss twice.
-class Slots {
-  public:
-    Slots() = default;
-    Slots(const Slots &) = delete;
-    Slots &operator=(const Slots &) = delete;
-    ~Slots() { std::free(data_); }
-    // Not zeroed yet: threads `clear` the parts that they fill.
-    void make(size_t count) {
-        constexpr size_t page = 2u << 20;
-        size_t bytes = count * sizeof(uint32_t);
-        data_ = static_cast<uint32_t *>(bytes < page ? std::malloc(bytes) : std::aligned_alloc(page, (bytes + page - 1) / page * page));
-        if (!data_) throw std::bad_alloc();
-#if defined(__linux__)
-        if (bytes >= page) madvise(data_, bytes, MADV_HUGEPAGE);
-#endif
-    }
-    void clear(size_t start, size_t stop) { std::memset(data_ + start, 0, (stop - start) * sizeof(uint32_t)); }
-    uint32_t &operator[](size_t i) { return data_[i]; }
-    const uint32_t &operator[](size_t i) const { return data_[i]; }
-
-  private:
-    uint32_t *data_ = nullptr;
-};
-
 // Open addressing over word bytes: a slot holds row + 1 in as many bits as rows need, and bits of the hash above them.
 // The first of equal words wins.
 class WordIndex {
@@ -277,7 +253,7 @@ class WordIndex {
         nb::gil_scoped_release free_threads;
         mask_ = size - 1;
         while (row_mask_ <= table_.count) row_mask_ = 2 * row_mask_ + 1;
-        slots_.make(size);
+        slots_.reset(allocate<uint32_t>(size));  // every access is a miss, and small pages would miss twice
         const size_t parts = threads > 1 && table_.count >= least_shared ? 2 : 1;
         std::vector<int64_t> again[2], left[2];
         spread(parts, parts, 1, [&](size_t part, size_t, size_t) { fill(part, parts, again[part], left[part]); });
@@ -343,7 +319,6 @@ class WordIndex {
             size_t rows[64], count = 0;
         } blocks[2];
         const size_t size = mask_ + 1, start = part * size / parts, stop = (part + 1) * size / parts;
-        slots_.clear(start, stop);
         const auto settle = [&](Block &block) {
             for (size_t i = 0; i < block.count; ++i)
                 if (!insert(block.rows[i], block.hashes[i], parts > 1 ? stop : 0, again)) left.push_back((int64_t)block.rows[i]);
@@ -422,7 +397,7 @@ class WordIndex {
     uint64_t seed_;
     size_t mask_ = 0;
     uint32_t row_mask_ = 1;
-    Slots slots_;
+    std::unique_ptr<uint32_t[], void (*)(void *)> slots_{nullptr, std::free};
     std::vector<int64_t> duplicates_;
 };
 

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-INTERRUPTED = "interrupted; no output was changed (with --resume, or embed, the same command goes on from here)"
+INTERRUPTED = "interrupted; no output was changed"
 
 
 def main() -> None:

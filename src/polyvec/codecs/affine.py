@@ -65,10 +65,13 @@ class AffineUint8(Codec):
 
 def refuse_non_finite(rows: Array, start: int = 0) -> None:
     """`InputError` naming the first NaN or infinity."""
-    bad = np.argwhere(~np.isfinite(rows))
-    if len(bad):
-        row, *rest = map(int, bad[0])
+    refuse_first(rows, ~np.isfinite(rows), start, "cannot be stored as int8; remove it, or choose float16 or raw")
+
+
+def refuse_first(rows: Array, bad: Array, start: int, why: str) -> None:
+    """`InputError` with the first value that is bad and its place; ``start`` is the number of the first row."""
+    places = np.argwhere(bad)
+    if len(places):
+        row, *rest = map(int, places[0])
         place = f"row {start + row}" + (f", column {rest[0]}" if rest else "")
-        raise InputError(
-            f"{rows[tuple(bad[0])]} in {place} cannot be stored as int8; remove it, or choose float16 or raw"
-        )
+        raise InputError(f"{rows[tuple(places[0])]:g} in {place} {why}")

@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 
 from polyvec import kernels
+from polyvec.codecs.affine import refuse_first
 from polyvec.core.blocks import Array, Block, Codec, PartTypes
-from polyvec.core.errors import InputError
 from polyvec.kernels.filecasts import Cast
 
 
@@ -48,12 +48,9 @@ def _within_half(rows: Array) -> bool:
 def refuse_overflow(rows: Array, start: int = 0) -> None:
     """`InputError` naming the first finite value that float16 cannot hold, by its row."""
     with np.errstate(over="ignore"):
-        bad = np.argwhere(np.isinf(rows.astype(np.float16)) & np.isfinite(rows))
-    if len(bad):
-        row, *rest = map(int, bad[0])
-        place = f"row {start + row}" + (f", column {rest[0]}" if rest else "")
-        raise InputError(f"{rows[tuple(bad[0])]:g} in {place} does not fit float16 (at most 65504); choose an exact encoding, "
-                         "bfloat16, or allow_overflow=True to store infinity")  # fmt: skip
+        bad = np.isinf(rows.astype(np.float16)) & np.isfinite(rows)
+    refuse_first(rows, bad, start, "does not fit float16 (at most 65504); choose an exact encoding, bfloat16, or "
+                 "allow_overflow=True to store infinity")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

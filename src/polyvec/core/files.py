@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from polyvec.core.errors import FormatError, Truncated
 from polyvec.kernels.filecasts import Cast, read_cast
 from polyvec.kernels.paths import default_threads
+from polyvec.kernels.pieces import read_all
 from polyvec.kernels.spread import spread
 
 Bytes = NDArray[np.uint8]
@@ -111,9 +112,7 @@ class Source:
         """Fill a C-contiguous array from ``offset``; `Truncated` when the bytes are not there."""
         view = memoryview(out.reshape(-1).view(np.uint8).data) if out.size else memoryview(b"")
         size = len(view)
-        if offset < 0 or offset + size > self.size:
-            raise Truncated("the file ends inside its data", path=self.label, offset=offset,
-                            expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
+        self._demand(offset, size)
         self.bytes_read += size
         if self._data is not None:
             view[:] = self._data[offset : offset + size]
@@ -127,21 +126,22 @@ class Source:
             min(default_threads(), MAX_READERS),
         )
 
+    def _demand(self, offset: int, size: int) -> None:
+        """`Truncated` where the bytes are not there."""
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise Truncated("the file ends inside its data", path=self.label, offset=offset,
+                            expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
+
     def _fill(self, view: memoryview, offset: int) -> None:
-        done = 0
-        while done < len(view):
-            got = os.preadv(self._fileno(), [view[done : done + (1 << 30)]], offset + done)
-            if not got:
-                raise Truncated("the file became shorter while it was read", path=self.label, offset=offset + done)
-            done += got
+        done = read_all(self._fileno(), view, offset)
+        if done < len(view):
+            raise Truncated("the file became shorter while it was read", path=self.label, offset=offset + done)
 
     def read_cast(self, offset: int, size: int, out: NDArray[Any], cast: Cast, *, check: bool) -> int | None:
         """Fill a C-contiguous float32 array from ``size`` bytes of codes: their CRC-32, None where this is no file."""
         if self._file is None:
             return None
-        if offset < 0 or offset + size > self.size:
-            raise Truncated("the file ends inside its data", path=self.label, offset=offset,
-                            expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
+        self._demand(offset, size)
         self.bytes_read += size
         try:
             return read_cast(self._fileno(), offset, out, cast, check=check)
@@ -154,9 +154,7 @@ class Source:
         With ``private`` the pages are copied when somebody writes to them all the same, past the flag of the
         array: for takers that do not honour it. The file never changes.
         """
-        if offset < 0 or size < 0 or offset + size > self.size:
-            raise Truncated("the file ends inside its data", path=self.label, offset=offset,
-                            expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
+        self._demand(offset, size)
         if size == 0:
             return np.empty(0, np.uint8)
         if self._data is not None:

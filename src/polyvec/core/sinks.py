@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from polyvec.core.errors import InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.kernels.filecasts import CODE_BYTES, Cast, allocate, write_cast
+from polyvec.kernels.pieces import write_all
 
 TEMP_SUFFIX = ".polyvec-tmp"
 COPY_STEP = 64 << 20
@@ -101,11 +102,15 @@ class Sink:
     def write_at(self, offset: int, data: Payload) -> None:
         """Overwrite bytes already written or reserved."""
         view = _bytes_of(data)
-        if offset < 0 or offset + len(view) > self.size:
-            raise ValueError(f"write_at({offset}, {len(view)} bytes) is outside what was written ({self.size})")
+        self._rewrite("write_at", offset, len(view))
+        self._pwrite(offset, view)
+
+    def _rewrite(self, call: str, offset: int, size: int) -> None:
+        """Before bytes that are there already are written again: check that they are, and tell the hash."""
+        if offset < 0 or offset + size > self.size:
+            raise ValueError(f"{call}({offset}, {size} bytes) is outside what was written ({self.size})")
         if self._hasher is not None:
             self._hasher.rewritten(offset)
-        self._pwrite(offset, view)
 
     def reserve(self, size: int) -> int:
         """Leave ``size`` bytes to be filled later, in any order: a header whose totals come last, or rows; returns where."""
@@ -120,11 +125,7 @@ class Sink:
 
     def write_cast(self, offset: int, values: NDArray[Any], cast: Cast) -> tuple[int, bool]:
         """Fill reserved bytes with the codes of float32 values: their CRC-32, and whether all of them are numbers."""
-        size = values.size * CODE_BYTES[cast.kind]
-        if offset < 0 or offset + size > self.size:
-            raise ValueError(f"write_cast({offset}, {size} bytes) is outside what was written ({self.size})")
-        if self._hasher is not None:
-            self._hasher.rewritten(offset)
+        self._rewrite("write_cast", offset, values.size * CODE_BYTES[cast.kind])
         return write_cast(self.fd, offset, np.ascontiguousarray(values, np.float32), cast)
 
     def align(self, boundary: int) -> int:
@@ -167,9 +168,7 @@ class Sink:
             for at in range(first, size, COPY_THREADS * STRETCH):
                 wanted = min(STRETCH, size - at)
                 got = os.preadv(fd, [buffer[:wanted]], offset + at)
-                done = 0
-                while done < got:
-                    done += os.pwrite(self.fd, buffer[done:got], start + at + done)
+                write_all(self.fd, buffer[:got], start + at)
                 if got < wanted:
                     return at  # cut short: the plain way goes on from here, and says so
             return size
@@ -197,10 +196,7 @@ class Sink:
         return done
 
     def _pwrite(self, offset: int, data: Payload) -> None:
-        view = _bytes_of(data)
-        done = 0
-        while done < len(view):
-            done += os.pwrite(self.fd, view[done : done + (1 << 30)], offset + done)
+        done = write_all(self.fd, _bytes_of(data), offset)
         self.size = max(self.size, offset + done)
         self._advance()
 

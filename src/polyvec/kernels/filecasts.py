@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from polyvec.kernels import casts
 from polyvec.kernels.checksum import crc32
 from polyvec.kernels.paths import limit_threads, native
+from polyvec.kernels.pieces import read_all, write_all
 
 PIECE = 1 << 20  # values; what the NumPy code holds at a time
 
@@ -56,16 +57,12 @@ def read_cast(fd: int, offset: int, out: Array, cast: Cast, *, check: bool = Tru
     with limit_threads(1):
         for piece in _pieces(out):
             codes: Array = np.empty(piece.size, _CODES[cast.kind])
-            view, done = memoryview(codes.view(np.uint8).data), 0
-            while done < len(view):
-                got = os.preadv(fd, [view[done:]], offset + done)
-                if not got:
-                    raise EOFError("the file became shorter while it was read")
-                done += got
+            if read_all(fd, memoryview(codes.view(np.uint8).data), offset) < codes.nbytes:
+                raise EOFError("the file became shorter while it was read")
             if check:
                 crc = crc32(codes, crc)
             _decode(codes, piece, cast)
-            offset += done
+            offset += codes.nbytes
     return crc
 
 
@@ -85,10 +82,7 @@ def write_cast(fd: int, offset: int, values: Array, cast: Cast) -> tuple[int, bo
             codes = _encode(piece, cast)
             numbers = numbers and (cast.kind != "f16" or bool(np.isfinite(codes).all()))
             crc = crc32(codes, crc)
-            view, done = memoryview(codes.view(np.uint8).data), 0
-            while done < len(view):
-                done += os.pwrite(fd, view[done:], offset + done)
-            offset += done
+            offset += write_all(fd, memoryview(codes.view(np.uint8).data), offset)
     return crc, numbers
 
 

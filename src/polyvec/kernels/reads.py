@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from polyvec.kernels import paths
 from polyvec.kernels.checksum import crc32
+from polyvec.kernels.pieces import read_all
 
 Loads = NDArray[np.int64]
 
@@ -70,12 +71,7 @@ class Filler:
 def fill(fd: int, loads: Loads, out: NDArray[np.uint8], sums: NDArray[np.uint32], check: bool) -> None:
     """What a `Filler` does for one buffer, in Python."""
     for number, (offset, size, at) in enumerate(loads.tolist()):
-        view = memoryview(out[at : at + size])  # type: ignore[arg-type]
-        done = 0
-        while done < size:
-            got = os.preadv(fd, [view[done : done + (1 << 30)]], offset + done)
-            if not got:
-                raise EOFError("the file became shorter while it was read")
-            done += got
+        if read_all(fd, memoryview(out[at : at + size].data), offset) < size:
+            raise EOFError("the file became shorter while it was read")
         if check:
             sums[number] = crc32(out[at : at + size])

@@ -99,7 +99,7 @@ class _Job:
 class Service:
     """Collects waiting requests and runs them together, off the event loop.
 
-    Two runs at a time: while one ends, or is answered, the other keeps the engine's threads busy.
+    Two runs at a time where a whole one waits: while one ends, or is answered, the other keeps the engine's threads busy.
     """
 
     embedder: Embedder
@@ -117,7 +117,8 @@ class Service:
         job = _Job(ids, asyncio.get_running_loop().create_future())
         self._queue.append(job)
         self.waiting += len(ids)
-        if len(self._running) < RUNS:
+        full = sum(len(job.ids) for job in self._queue) >= self.limits.batch_texts
+        if not self._running or (full and len(self._running) < RUNS):
             self._running.add(asyncio.create_task(self._drain()))
         try:
             return await job.done
