@@ -183,15 +183,15 @@ def searches(folder: Path, rows: int) -> None:
     torch.cuda.synchronize()
     print(f"search: index of {rows:,} x {dim} int8 on the device in {time.perf_counter() - started:.2f} s")
     queries = np.random.default_rng(2).standard_normal((128, dim))
-    index.search(queries, 10)
-    ours = wall(lambda: index.search(queries, 10), 20)
+    index.search(queries, 10, "ip")
+    ours = wall(lambda: index.search(queries, 10, "ip"), 20)
     half = torch.empty((rows, dim), dtype=torch.float16, device="cuda")
     for at in range(0, rows, 1_000_000):
         half[at : at + 1_000_000] = index.codes[at : at + 1_000_000].half() / 127
     asked = torch.from_numpy(queries).cuda().half()
     theirs = device_ms(lambda: torch.topk(asked @ half.T, 10, dim=1), 5) / 1e3
     floor = rows * dim / 4.16e12
-    found, _ = index.search(queries[:8], 10)
+    found, _ = index.search(queries[:8], 10, "ip")
     base = index.codes
     best = torch.full((8, 0), 0.0, dtype=torch.float64, device="cuda")
     where = torch.zeros((8, 0), dtype=torch.int64, device="cuda")

@@ -17,6 +17,25 @@ def test_search_finds_a_row_itself(cli):
     assert found["scores"][0][0] == pytest.approx(1.0)
 
 
+def test_search_carries_its_metric(cli):
+    found = json.loads(cli("search", "vectors.fbin", "--row", "1", "--k", "1", "--json")[1])
+    assert (found["metric"], found["metric_from"]) == ("cosine", "default")
+    pv.write("stated.npy", np.eye(4, dtype=np.float32), metadata={"distance": "euclidean"})
+    code, out, err = cli("search", "stated.npy", "--row", "1", "--k", "1")
+    assert code == 0 and "squared l2" in out and err == "metric: l2, stated by stated.npy (distance=euclidean)\n"
+    code, out, err = cli("search", "stated.npy", "--row", "1", "--k", "1", "-m", "ip")
+    assert "inner product" in out and err.startswith("note: ranked by ip as asked; stated.npy (distance=euclidean)")
+    many = json.loads(cli("search", "vectors.fbin", "--row", "1", "--row", "2", "--json")[1])
+    assert set(many) == set(found) and len(many["rows"]) == 2 and len(found["rows"]) == 1
+
+
+def test_word_answers_carry_their_metric(cli):
+    for command in (("similar", "words.fifu", "Berlin"), ("analogy", "words.fifu", "Berlin", "Tübingen", "Zürich")):
+        assert {e["metric"] for e in json.loads(cli(*command, "--k", "2", "--json")[1])} == {"cosine"}
+        found = json.loads(cli(*command, "--k", "2", "-m", "angular", "--json")[1])
+        assert {e["metric"] for e in found} == {"angular"}
+
+
 def test_search_filters_by_record(cli):
     _, out, _ = cli("search", "vectors.fbin", "--query", "queries.fbin", "--where", "kind=b", "--k", "4", "--json")
     assert all(row % 2 == 1 for rows in json.loads(out)["rows"] for row in rows)

@@ -147,7 +147,7 @@ def test_a_scan_resumes_from_what_another_found():
         (np.full((2, 3), np.nan, np.float32), "ip", 1, "query 0 holds a NaN"),
         (np.array([[1, 1, 1], [1, np.inf, 1]], np.float32), "l2", 1, "query 1 holds a NaN or an infinity"),
         (np.zeros((1, 3), np.float32), "cosine", 1, "query 0 is zero"),
-        (np.ones((1, 3), np.float32), "dot", 1, "metric 'dot' is unknown; use one of ip, cosine, l2"),
+        (np.ones((1, 3), np.float32), "l7", 1, "metric 'l7' is unknown; use one of ip, cosine, l2"),
         (np.array(["a"]), "ip", 1, "rows of numbers"),
         (np.full((1, 3), 1e200), "ip", 1, "query 0 is too long"),
     ],
@@ -160,4 +160,4 @@ def test_bad_queries_are_one_clear_line(queries, metric, k, says):
 
 def test_a_dimension_mismatch_names_both():
     with pytest.raises(InputError, match=r"queries have 3 dimensions and the base has 4"):
-        Scan(np.ones((1, 3), np.float32), k=1).feed(np.ones((5, 4), np.float32))
+        Scan(np.ones((1, 3), np.float32), k=1, metric="ip").feed(np.ones((5, 4), np.float32))

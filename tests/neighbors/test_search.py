@@ -61,7 +61,7 @@ def test_shards_are_one_base(tmp_path):
         pv.write(tmp_path / f"part-{i}.fbin", ROWS[i * 100 : (i + 1) * 100])
     pv.write(tmp_path / "queries.fbin", QUERIES)
     hits = search(str(tmp_path / "part-*.fbin"), tmp_path / "queries.fbin", 5)
-    np.testing.assert_array_equal(hits.rows, brute_force(ROWS[:300], QUERIES, 5, "ip")[0])
+    np.testing.assert_array_equal(hits.rows, brute_force(ROWS[:300], QUERIES, 5, "cosine")[0])
 
 
 def test_ids_are_the_collections_own():

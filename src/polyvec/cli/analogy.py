@@ -48,7 +48,10 @@ def command(
             found.append(model.analogy(a, b, c, k, include=kept, metric=metric))
         if json:
             return print_json(
-                [{"query": t, "hits": [hit._asdict() for hit in hits]} for t, hits in zip(triples, found)]
+                [
+                    {"query": t, "metric": metric, "hits": [hit._asdict() for hit in hits]}
+                    for t, hits in zip(triples, found)
+                ]
             )
         for triple, hits in zip(triples, found):
             if len(triples) > 1:

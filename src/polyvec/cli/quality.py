@@ -25,7 +25,9 @@ def command(
         str | None, typer.Option("--queries", help="A file of queries, instead of rows held out.")
     ] = None,
     k: Annotated[str, typer.Option("--k", "-k", help="One k or several, by commas.")] = "1,10,100",
-    metric: Annotated[str, typer.Option("--metric", "-m", help="ip, cosine or l2.")] = "cosine",
+    metric: Annotated[
+        str | None, typer.Option("--metric", "-m", help="ip, cosine or l2; the file's own by default, else cosine.")
+    ] = None,
     sample: Annotated[int, typer.Option("--sample", help="Queries held out.")] = 500,
     rows: Annotated[int, typer.Option("--rows", help="Rows measured at most.")] = 200_000,
     seed: Annotated[int, typer.Option(help="Which rows are held out.")] = 0,

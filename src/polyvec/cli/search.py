@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+SCORES = {"ip": "inner product", "cosine": "cosine", "l2": "squared l2"}  # what a score is called in the table
+
 
 def command(
     file: Annotated[str, typer.Argument(help="The base: a file of any format, or a glob of shards.")],
@@ -22,7 +24,9 @@ def command(
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="The model that embeds --text.")] = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many neighbours.")] = 10,
-    metric: Annotated[str, typer.Option("--metric", "-m", help="ip, cosine or l2.")] = "cosine",
+    metric: Annotated[
+        str | None, typer.Option("--metric", "-m", help="ip, cosine or l2; the file's own by default, else cosine.")
+    ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option("--where", metavar="FIELD=VALUE", help="Only rows whose record has this value; may be repeated."),
@@ -45,7 +49,7 @@ def command(
         $ polyvec search vectors.fbin --row 17 --metric l2 --where kind=a --json
     """
     from polyvec import formats
-    from polyvec.cli.terminal import print_json, progress
+    from polyvec.cli.terminal import note, print_json, progress
     from polyvec.core.errors import InputError
     from polyvec.neighbors.search import search
 
@@ -61,10 +65,13 @@ def command(
         if json:
             shown = hits.to_dict()
             shown["queries"] = labels or list(range(len(hits)))
-            shown["metric"] = metric
             print_json(shown)
         else:
+            if hits.metric_from.startswith("stated"):
+                note(f"metric: {hits.metric}, {hits.metric_from}")
             _print(base, hits, labels)
+        for line in () if json else hits.notes:
+            note(f"note: {line}")
 
 
 def _queries(
@@ -144,7 +151,8 @@ def _print(base: Any, hits: Any, labels: list[Any]) -> None:
             lines.append((place + 1, int(row), name if name != row else "", f"{score:.6g}", _about(base, int(row))))
         plain = all(line[2] == "" for line in lines)
         shown = [(a, b, d, e) if plain else (a, b, c, d, e) for a, b, c, d, e in lines]
-        headings = ("", "row", "score", "") if plain else ("", "row", "id", "score", "")
+        score = SCORES[hits.metric]
+        headings = ("", "row", score, "") if plain else ("", "row", "id", score, "")
         print(table(headings, shown, right=(0, 1, 2) if plain else (0, 1, 3)))
         if number + 1 < len(hits):
             print()

@@ -35,7 +35,10 @@ def command(
         found = model.similar_many(asked, k, metric=metric)
         if json:
             return print_json(
-                [{"query": word, "hits": [hit._asdict() for hit in hits]} for word, hits in zip(asked, found)]
+                [
+                    {"query": word, "metric": metric, "hits": [hit._asdict() for hit in hits]}
+                    for word, hits in zip(asked, found)
+                ]
             )
         for word, hits in zip(asked, found):
             if len(asked) > 1:

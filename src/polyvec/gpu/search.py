@@ -156,7 +156,7 @@ class DeviceIndex:
         self._by_metric[metric] = (a, b, c, *largest)
         return self._by_metric[metric]
 
-    def search(self, queries: NDArray[Any], k: int, metric: str = "ip") -> Found:
+    def search(self, queries: NDArray[Any], k: int, metric: str) -> Found:
         """Rows and scores of the best k, best first, ties by lowest row: shape (queries, k)."""
         exact = np.ascontiguousarray(queries, np.float64)
         if metric == "l2" or self.dtype == "float16":

@@ -82,6 +82,7 @@ def quality_lead(report: Quality) -> list[str]:
         f"Measured on {report.measured_rows:,} rows with {report.queries:,} queries {held}, metric {report.metric}; "
         "queries stay in full precision. Recall is fair to ties; ± is the 95 % interval.",
     ]
+    lead += [f"{note}." for note in report.notes]
     if report.skipped_rows:
         lead.append(f"{report.skipped_rows:,} rows that are not finite were left out.")
     if report.suggestion is not None and report.target is not None:

@@ -20,7 +20,7 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.neighbors.base import Base, check_vectors, opened, scorable
-from polyvec.neighbors.metric import Metric, parse_metric
+from polyvec.neighbors.metric import Choice, Metric, choose_metric
 from polyvec.neighbors.recall import Recall, recall_at
 from polyvec.neighbors.scan import RowBlock, Scan
 from polyvec.neighbors.trials import Decode, Look, Trial, choose_trials
@@ -70,6 +70,8 @@ class Quality:
     queries: int
     held_out: bool
     metric: str
+    metric_from: str
+    notes: tuple[str, ...]
     entries: tuple[Entry, ...]
     norm_histogram: tuple[tuple[float, ...], tuple[int, ...]]
     suggestion: str | None = None
@@ -86,7 +88,7 @@ def measure_quality(
     *,
     encodings: Sequence[str] | None = None,
     queries: Base | None = None,
-    metric: str = "cosine",
+    metric: str | None = None,
     k: Sequence[int] = (1, 10, 100),
     sample_queries: int = QUERIES,
     sample_rows: int = ROWS,
@@ -102,13 +104,13 @@ def measure_quality(
     held out. `suggest=0.99` picks the smallest encoding whose recall at the middle k holds that target with its
     whole 95 % interval.
     """
-    chosen = parse_metric(metric)
     trials = [] if compressed is not None else choose_trials(None if encodings is None else list(encodings))
     if sample_rows < 2 or sample_queries < 1:
         raise InputError("a sample needs at least 2 rows and 1 query")
     if suggest is not None and not 0 < suggest <= 1:
         raise InputError(f"the recall target is {suggest}; it must be above 0 and at most 1")
     with opened(original, column) as (collection, vectors):
+        chosen = choose_metric(metric, [collection], default=Metric.COSINE)
         check_vectors(vectors, "the original")
         if not vectors.rows:
             raise InputError("the original is empty; there is nothing to measure")
@@ -164,9 +166,10 @@ def spread_runs(rows: int, most: int) -> list[tuple[int, int]]:
 
 def _measure(
     collection: Collection, vectors: Column, runs: list[tuple[int, int]], trials: list[Trial],
-    others: list[tuple[Collection, Column]], queries: Base | None, metric: Metric, k: Sequence[int],
+    others: list[tuple[Collection, Column]], queries: Base | None, choice: Choice, k: Sequence[int],
     sample_queries: int, suggest: float | None, seed: int, threads: int | None, progress: Progress | None,
 ) -> Quality:  # fmt: skip
+    metric = choice.metric
     look, total, skipped = _look(vectors, runs)
     probes, held = _queries(vectors, runs, queries, metric, sample_queries, seed)
     kept = total - skipped - len(held)
@@ -225,7 +228,7 @@ def _measure(
         suggestion = pick_smallest(entries, at, suggest)
     return Quality(
         collection.path or "memory", vectors.rows, vectors.row_shape[0], str(vectors.dtype), raw, kept, skipped,
-        len(probes), queries is None, metric.name.lower(), entries,
+        len(probes), queries is None, choice.word, choice.source, choice.notes, entries,
         (tuple(map(float, edges)), tuple(map(int, counts))), suggestion, target,
     )  # fmt: skip
 

@@ -82,7 +82,7 @@ class Scan:
         queries: Rows,
         *,
         k: int,
-        metric: str | Metric = "ip",
+        metric: str | Metric,
         threads: int | None = None,
         scores: Literal["auto", "int8", "float32"] = "auto",
     ) -> None:

@@ -16,7 +16,7 @@ from polyvec.core.errors import DeviceError, DeviceWarning, InputError, Unsearch
 from polyvec.core.format import Progress
 from polyvec.core.vocab import Strings
 from polyvec.neighbors.base import Base, Where, check_vectors, make_mask, opened, row_blocks, scorable
-from polyvec.neighbors.metric import parse_metric
+from polyvec.neighbors.metric import Metric, choose_metric
 from polyvec.neighbors.scan import Scan, check_queries
 
 if TYPE_CHECKING:
@@ -30,12 +30,17 @@ class Hits:
     """The best of each query, best first, shape (queries, k).
 
     `rows` are row numbers, `ids` the collection's own ids (the rows where it has none), `scores` are float64:
-    inner product, cosine, or squared distance. Where fewer rows than k passed a filter, row -1 and score NaN.
+    inner product, cosine, or squared distance, as `metric` (ip, cosine, l2) says. Where fewer rows than k passed a
+    filter, row -1 and score NaN. `metric_from` is "given", "default" or "stated by FILE (KEY=VALUE)"; `notes` say
+    where the metric is another than the collection's own.
     """
 
     rows: NDArray[np.int64]
     ids: NDArray[Any]
     scores: NDArray[np.float64]
+    metric: str
+    metric_from: str
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -43,14 +48,21 @@ class Hits:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         scores = [[None if np.isnan(s) else float(s) for s in row] for row in self.scores]
-        return {"rows": self.rows.tolist(), "ids": self.ids.tolist(), "scores": scores}
+        return {
+            "metric": self.metric,
+            "metric_from": self.metric_from,
+            "rows": self.rows.tolist(),
+            "ids": self.ids.tolist(),
+            "scores": scores,
+            "notes": list(self.notes),
+        }
 
 
 def search(
     base: Base,
     queries: Base,
     k: int = 10,
-    metric: str = "ip",
+    metric: str | None = None,
     *,
     where: Where | None = None,
     column: str | None = None,
@@ -62,17 +74,20 @@ def search(
     """The best k rows of `base` for each query: the rows and scores of a float64 brute force, ties by lowest row.
 
     `base` and `queries` are paths, collections, columns or arrays; files are read in blocks, never whole.
+    `metric` is ip, cosine or l2: the one the base states where it is not given, else cosine; the hits carry it.
     `where` keeps rows whose record has these field values (a mapping), passes a predicate, or is True in a mask.
     `index` is an `Index` of this base. Rows with a NaN or an infinity have no score and come last. With
     `device="cuda"` the codes are searched in GPU memory; what cannot be searched there is searched on the CPU, with a
     `DeviceWarning`.
 
     >>> import numpy as np
-    >>> search(np.eye(3, dtype=np.float32), np.array([0, 2, 1], np.float32), k=2).rows
-    array([[1, 2]])
+    >>> hits = search(np.eye(3, dtype=np.float32), np.array([0, 2, 1], np.float32), k=2)
+    >>> hits.rows, hits.metric
+    (array([[1, 2]]), 'cosine')
     """
-    chosen = parse_metric(metric)
     with opened(base, column) as (collection, vectors), opened(queries) as (_, asked):
+        choice = choose_metric(metric, [collection], default=Metric.COSINE)
+        chosen = choice.metric
         check_vectors(vectors)
         if len(asked.row_shape) != 1:
             raise InputError(f"queries must be rows of numbers; found shape {asked.shape}")
@@ -85,7 +100,7 @@ def search(
         if device != "cpu":
             if where is not None or index is not None:
                 raise InputError(f"device={device!r} searches whole columns; leave the filter or index out")
-            found = _on_device(vectors, probes, k, chosen.name.lower(), device)
+            found = _on_device(vectors, probes, k, choice.word, device)
         if found is not None:
             rows, scores = found
         elif index is not None:
@@ -102,7 +117,8 @@ def search(
             rows, scores = scan.result()
             if report is not None:
                 report(vectors.rows, vectors.rows)
-        return Hits(rows, _ids_of(collection, vectors, rows), scores)
+        ids = _ids_of(collection, vectors, rows)
+        return Hits(rows, ids, scores, choice.word, choice.source, choice.notes)
 
 
 def _on_device(vectors: Column, probes: NDArray[np.float64], k: int, metric: str, device: str) -> Any:

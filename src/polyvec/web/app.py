@@ -10,7 +10,7 @@ from typing import Any
 from polyvec.core.errors import MissingExtra, PolyvecError
 from polyvec.web.assets import asset_files, read_asset, site_html
 from polyvec.web.guard import LOCAL, App, Guard
-from polyvec.web.served import MOST_K, ServedCollection, TooSlow
+from polyvec.web.served import METRIC, MOST_K, ServedCollection, TooSlow
 
 try:
     from starlette.applications import Starlette
@@ -98,7 +98,8 @@ class _Pages:
             text = given["text"][:MOST_TEXT] if "text" in given else None
             k = min(_number(given.get("k", "20")), MOST_K)
             filters = _filters(given.get("filters", "{}"))
-            return {"hits": self.served.search(row=row, text=text, k=k, filters=filters, seconds=SEARCH_SECONDS)}
+            hits = self.served.search(row=row, text=text, k=k, filters=filters, seconds=SEARCH_SECONDS)
+            return {"metric": METRIC, "hits": hits}
 
         return await self._reply(answer)
 

@@ -21,6 +21,7 @@ from polyvec.web.site import Entries, Field, Roles, as_text, survey
 MOST_POINTS = 100_000  # points of the map; of larger collections an even sample is shown
 MOST_LISTED = 300_000  # rows whose names and fields are held; of larger collections those of the sample
 MOST_K = 501
+METRIC = "cosine"  # of the page: its map and its bars show angles, published or served
 MOST_ROWS = 600  # rows one request may ask records of
 
 Embed = Callable[[str], NDArray[np.float32]]
@@ -164,9 +165,7 @@ class ServedCollection:
 
         k = min(max(1, k), MOST_K, self.collection.rows)
         mask = self._mask(filters or {})
-        hits = search(
-            self.collection, query[None], k, "cosine", where=mask, column=self.collection.main, progress=watch
-        )
+        hits = search(self.collection, query[None], k, METRIC, where=mask, column=self.collection.main, progress=watch)
         found = zip(hits.rows[0].tolist(), hits.scores[0].tolist())
         return [{"row": row, "score": score} for row, score in found if row >= 0 and score == score]
 
