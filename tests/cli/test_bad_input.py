@@ -43,7 +43,7 @@ def test_a_bad_file_is_one_clear_line_and_exit_1(cli, folder, command, name):
     (folder / name).write_bytes(content)
     (folder / "old.fbin").write_bytes(b"old")
     before = files(folder)
-    rest = {"convert": ["old.fbin", "-f"], "merge": ["-O", "old.fbin", "-f"],
+    rest = {"convert": ["old.fbin", "-f"], "merge": ["-o", "old.fbin", "-f"],
             "split": ["old.fbin", "--parts", "1", "-f"],
             "sample": ["old.fbin", "--head", "1", "-f"]}.get(command, [])  # fmt: skip
     code, out, err = cli(command, name, *rest)
@@ -75,7 +75,7 @@ def test_a_bad_file_is_one_clear_line_and_exit_1(cli, folder, command, name):
     (["split", "vectors.fbin", "o.npy", "--rows", "0"], 2, "rows must be at least 1"),
     (["split", "vectors.fbin", "o.npy", "--parts", "-2"], 2, "parts must be at least 1"),
     (["split", "vectors.fbin", "o.npy"], 2, "either rows or parts"),
-    (["merge", "no-*.fbin", "-O", "o.fbin"], 2, "no file matches"),
+    (["merge", "no-*.fbin", "-o", "o.fbin"], 2, "no file matches"),
     (["merge", "vectors.fbin"], 2, "output"),
     (["bogus"], 2, "No such command"),
     (["info", "vectors.fbin", "--bogus"], 2, "No such option"),
@@ -92,17 +92,17 @@ def test_mixed_dimensions_are_named(cli, folder):
     import polyvec as pv
 
     pv.write("other.fbin", np.zeros((3, 17), np.float32))
-    code, _, err = cli("merge", "vectors.fbin", "other.fbin", "-O", "o.fbin")
+    code, _, err = cli("merge", "vectors.fbin", "other.fbin", "-o", "o.fbin")
     assert code == 2 and "dimension 16" in err and "dimension 17" in err and "other.fbin" in err
 
 
 def test_gaps_and_duplicates_in_shards_are_reported(cli, folder):
     (folder / "shard-00001-of-00003.fbin").rename(folder / "x.fbin")
-    code, out, _ = cli("merge", "shard-*.fbin", "-O", "o.fbin", "--dry-run")
+    code, out, _ = cli("merge", "shard-*.fbin", "-o", "o.fbin", "--dry-run")
     assert code == 0 and "1 of 3 shards are missing: 1" in out and not (folder / "o.fbin").exists()
-    code, _, err = cli("merge", "shard-*.fbin", "-O", "o.fbin", "--strict")
+    code, _, err = cli("merge", "shard-*.fbin", "-o", "o.fbin", "--strict")
     assert code == 2 and "missing" in err
-    code, out, _ = cli("merge", "vectors.fbin", "vectors.fbin", "-O", "o.fbin", "--no-sidecar")
+    code, out, _ = cli("merge", "vectors.fbin", "vectors.fbin", "-o", "o.fbin", "--no-sidecar")
     assert code == 0 and "given more than once" in out
 
 
@@ -158,7 +158,7 @@ def test_a_shard_of_the_input_is_no_output(cli, folder, command):
 
 @pytest.mark.parametrize("command", ["convert", "merge", "sample", "split"])
 def test_a_dry_run_refuses_an_output_that_the_run_would_refuse(cli, folder, command):
-    rest = {"merge": ["-O"], "sample": ["--head", "3"], "split": ["--rows", "300"]}.get(command, [])
+    rest = {"merge": ["-o"], "sample": ["--head", "3"], "split": ["--rows", "300"]}.get(command, [])
     (folder / "queries-00000-of-00001.fbin").write_bytes(b"old")
     for more in (["--dry-run"], []):
         code, _, err = cli(command, "vectors.fbin", *rest, "queries.fbin", *more)
@@ -205,7 +205,7 @@ def test_one_missing_file_does_not_hide_the_others(cli, folder):
     assert code == 1 and err == ""
     assert "ok  vectors.fbin" in out and "ok  queries.fbin" in out
     assert "none.fbin: no such file" in out and "directory" in out
-    code, _, err = cli("verify", "vectors.fbin", "queries.fbin", "--sha256", "00")
+    code, _, err = cli("verify", "vectors.fbin", "queries.fbin", "--expect", "00")
     assert code == 2 and "the digest of one file" in err
 
 

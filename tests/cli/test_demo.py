@@ -90,7 +90,7 @@ def test_a_folder_of_another_kind_is_left_alone(cli, temporary, without_model):
 
 
 def test_the_folder_can_be_chosen(cli, temporary, without_model):
-    assert cli("demo", "--rows", "20", "--keep", "mine")[0] == 0
+    assert cli("demo", "--rows", "20", "--output", "mine")[0] == 0
     assert Path("mine/stdlib.html").is_file() and not list(temporary.iterdir())
 
 
@@ -107,7 +107,7 @@ def test_a_missing_extra_is_one_line_that_says_what_to_install(cli, temporary, w
 
 
 def test_the_demo_works_without_a_compiler(process, folder):
-    done = process("demo", "--rows", "300", "--keep", "kept", env={**os.environ, "POLYVEC_NO_NATIVE": "1"})
+    done = process("demo", "--rows", "300", "--output", "kept", env={**os.environ, "POLYVEC_NO_NATIVE": "1"})
     assert done.returncode == 0, done.stderr
     assert b"no compiled kernels" in done.stdout and b"the same bytes as before" in done.stdout
     assert (folder / "kept" / "stdlib.html").is_file()

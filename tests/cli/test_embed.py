@@ -19,7 +19,7 @@ def test_embedding_says_how_many_texts_were_cut(cli, folder):
 
 
 def test_the_json_receipt_holds_the_counts(cli):
-    code, out, _err = cli("embed", "texts.jsonl", "o.npy", "-m", "minilm.weights", "--engine", "numpy", "--json")
+    code, out, _err = cli("embed", "texts.jsonl", "o.npy", "--model", "minilm.weights", "--engine", "numpy", "--json")
     found = json.loads(out)
     assert code == 0 and found["texts"] == 3 and found["truncated"] == 0 and found["receipt"]["rows"] == 3
     with pv.open("o.npy") as c:
@@ -27,7 +27,7 @@ def test_the_json_receipt_holds_the_counts(cli):
 
 
 def test_options_reach_the_vectors(cli):
-    args = ("embed", "texts.jsonl", "-m", "minilm.weights", "--engine", "numpy")
+    args = ("embed", "texts.jsonl", "--model", "minilm.weights", "--engine", "numpy")
     assert cli(*args[:2], "a.npy", *args[2:], "--truncate-dim", "8", "--no-records")[0] == 0
     assert cli(*args[:2], "b.npy", *args[2:], "--no-normalize", "--prompt", "query: ")[0] == 0
     with pv.open("a.npy") as a, pv.open("b.npy") as b:
@@ -38,7 +38,7 @@ def test_options_reach_the_vectors(cli):
 
 
 def test_standard_input_is_read(process, folder):
-    done = process("embed", "-", "o.fbin", "-m", "minilm.weights", "--engine", "numpy", input=b"hello\nworld\n")
+    done = process("embed", "-", "o.fbin", "--model", "minilm.weights", "--engine", "numpy", input=b"hello\nworld\n")
     assert done.returncode == 0, done.stderr
     with pv.open(folder / "o.fbin") as c:
         assert c.rows == 2
@@ -47,12 +47,12 @@ def test_standard_input_is_read(process, folder):
 def test_bad_input_is_one_line_and_leaves_nothing(cli, folder):
     (folder / "bad.jsonl").write_text('{"text": 3}\n')
     for arguments, code in (
-        (("embed", "bad.jsonl", "o.fbin", "-m", "minilm.weights"), 2),
-        (("embed", "absent.txt", "o.fbin", "-m", "minilm.weights"), 1),
-        (("embed", "texts.jsonl", "o.fbin", "-m", "vectors.fbin"), 1),
-        (("embed", "texts.jsonl", "o.fbin", "-m", "absent.weights"), 1),
-        (("embed", "texts.jsonl", "o.fbin", "-m", "minilm.weights", "--engine", "magic"), 2),
-        (("embed", "texts.jsonl", "o.xyz", "-m", "minilm.weights"), 2),
+        (("embed", "bad.jsonl", "o.fbin", "--model", "minilm.weights"), 2),
+        (("embed", "absent.txt", "o.fbin", "--model", "minilm.weights"), 1),
+        (("embed", "texts.jsonl", "o.fbin", "--model", "vectors.fbin"), 1),
+        (("embed", "texts.jsonl", "o.fbin", "--model", "absent.weights"), 1),
+        (("embed", "texts.jsonl", "o.fbin", "--model", "minilm.weights", "--engine", "magic"), 2),
+        (("embed", "texts.jsonl", "o.xyz", "--model", "minilm.weights"), 2),
         (("model", "import", "vectors.fbin", "-o", "x.weights"), 1),
         (("model", "import", "absent", "-o", "x.weights"), 1),
         (("model", "import", "all-MiniLM-L6-v2", "-o", "minilm.weights"), 2),

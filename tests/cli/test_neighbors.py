@@ -37,7 +37,7 @@ def test_word_answers_carry_their_metric(cli):
 
 
 def test_search_filters_by_record(cli):
-    _, out, _ = cli("search", "vectors.fbin", "--query", "queries.fbin", "--where", "kind=b", "--k", "4", "--json")
+    _, out, _ = cli("search", "vectors.fbin", "--queries", "queries.fbin", "--where", "kind=b", "--k", "4", "--json")
     assert all(row % 2 == 1 for rows in json.loads(out)["rows"] for row in rows)
 
 
@@ -50,13 +50,13 @@ def test_search_prints_records_and_words(cli):
 
 
 def test_search_keeps_its_index_beside_the_file(cli, folder):
-    plain = cli("search", "vectors.fbin", "--query", "queries.fbin", "--json")[1]
-    code, out, err = cli("search", "vectors.fbin", "--query", "queries.fbin", "--json", "--index")
+    plain = cli("search", "vectors.fbin", "--queries", "queries.fbin", "--json")[1]
+    code, out, err = cli("search", "vectors.fbin", "--queries", "queries.fbin", "--json", "--index")
     assert code == 0 and out == plain and (folder / "vectors.fbin.pvindex").exists() and "wrote" in err
-    code, out, err = cli("search", "vectors.fbin", "--query", "queries.fbin", "--json", "--index")
+    code, out, err = cli("search", "vectors.fbin", "--queries", "queries.fbin", "--json", "--index")
     assert code == 0 and out == plain and not err
     pv.write("vectors.fbin", np.ones((300, 16), np.float32))
-    code, _, err = cli("search", "vectors.fbin", "--query", "queries.fbin", "--index")
+    code, _, err = cli("search", "vectors.fbin", "--queries", "queries.fbin", "--index")
     assert code == 2 and "the index is of other rows" in err
 
 
@@ -73,7 +73,7 @@ def test_truth_then_recall(cli, folder):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["search", "vectors.fbin"], "give one of --query, --row, --word and --text, not none"),
+        (["search", "vectors.fbin"], "give one of --queries, --row, --word and --text, not none"),
         (["search", "vectors.fbin", "--row", "1", "--word", "a"], "not --row and --word"),
         (["search", "vectors.fbin", "--row", "300"], "row 300 does not exist; the base has rows 0 to 299"),
         (["search", "vectors.fbin", "--word", "king"], "needs a vocabulary"),
@@ -99,7 +99,7 @@ def test_bad_usage_is_one_line_and_exit_2(cli, arguments, says):
 
 
 def test_quality_reports_in_text_json_and_html(cli, folder):
-    code, out, _ = cli("quality", "vectors.fbin", "--suggest", "--recall", "0.5", "--k", "5", "--html", "r.html")
+    code, out, _ = cli("quality", "vectors.fbin", "--suggest", "--recall", "0.5", "--k", "5", "--report", "r.html")
     assert code == 0 and "Smallest encoding that holds recall@5 of 0.5" in out and "int8-row" in out
     assert "<svg" in (folder / "r.html").read_text()
     code, out, _ = cli("quality", "vectors.fbin", "-e", "float16", "--k", "5", "--json")
@@ -114,7 +114,7 @@ def test_convert_reports_what_was_lost(cli, folder, name):
 
 
 def test_stats_prints_and_writes(cli, folder):
-    code, out, _ = cli("stats", "vectors.fbin", "--html", "s.html")
+    code, out, _ = cli("stats", "vectors.fbin", "--report", "s.html")
     assert code == 0 and ": normalised" in out and "intrinsic dimension" in out and (folder / "s.html").exists()
     found = json.loads(cli("stats", "vectors.fbin", "--json")[1])
     assert found["rows"] == 300 and len(found["dimensions"]["mean"]) == 16

@@ -103,13 +103,26 @@ def test_buckets_become_explicit(cli):
 def test_quantize_reports_and_reconstruct_decodes(cli):
     pytest.importorskip("faiss")
     pv.convert("vectors.fbin", "many.fifu", sidecar=False)
-    code, out, _ = cli("words", "quantize", "many.fifu", "q.fifu", "--parts", "4", "--bits", "4", "-n", "3", "--json")
+    code, out, _ = cli(
+        "words", "quantize", "many.fifu", "q.fifu", "--subquantizers", "4", "--bits", "4", "-n", "3", "--json"
+    )
     assert code == 0
     loss = json.loads(out)["quantization"]
     assert 0 < loss["worst_cosine"] <= loss["mean_cosine"] <= 1 and 0 <= loss["recall_at_10"] <= 1
     code, out, _ = cli(
-        "words", "quantize", "many.fifu", "q2.fifu", "--parts", "4", "--bits", "4", "-n", "3", "-q", "opq"
+        "words",
+        "quantize",
+        "many.fifu",
+        "q2.fifu",
+        "--subquantizers",
+        "4",
+        "--bits",
+        "4",
+        "-n",
+        "3",
+        "--quantizer",
+        "opq",
     )
     assert code == 0 and "recall@10" in out
     assert cli("words", "reconstruct", "q.fifu", "r.fifu")[0] == 0
-    assert cli("words", "quantize", "many.fifu", "q3.fifu", "--parts", "5")[0] == 2
+    assert cli("words", "quantize", "many.fifu", "q3.fifu", "--subquantizers", "5")[0] == 2

@@ -43,8 +43,8 @@ def test_info_as_json(cli):
 def test_info_lists_every_layout_that_fits(cli, folder):
     (folder / "plain").write_bytes((folder / "queries.fbin").read_bytes())
     code, _, err = cli("info", "plain")
-    assert code == 1 and "fbin" in err and "ibin" in err and "u32bin" in err and "--format" in err
-    code, out, _ = cli("info", "plain", "--format", "fbin")
+    assert code == 1 and "fbin" in err and "ibin" in err and "u32bin" in err and "--from" in err
+    code, out, _ = cli("info", "plain", "--from", "fbin")
     assert code == 0 and "asked for as fbin" in out
 
 
@@ -79,7 +79,7 @@ def test_a_glob_is_one_collection(cli, folder):
 
 def test_dry_run_writes_nothing(cli, folder):
     before = sorted(p.name for p in folder.iterdir())
-    for arguments in (["convert", "vectors.fbin", "o.npy"], ["merge", "shard-*.fbin", "-O", "o.fbin"],
+    for arguments in (["convert", "vectors.fbin", "o.npy"], ["merge", "shard-*.fbin", "-o", "o.fbin"],
                       ["split", "vectors.fbin", "o.fbin", "--parts", "2"],
                       ["sample", "vectors.fbin", "o.fbin", "--head", "2"]):  # fmt: skip
         code, out, _ = cli(*arguments, "--dry-run")
@@ -105,8 +105,8 @@ def test_samples(cli):
 
 def test_verify_compares_a_digest(cli, folder):
     digest = hashlib.sha256((folder / "vectors.fbin").read_bytes()).hexdigest()
-    assert cli("verify", "vectors.fbin", "--sha256", digest)[0] == 0
-    code, out, _ = cli("verify", "vectors.fbin", "--sha256", "0" * 64)
+    assert cli("verify", "vectors.fbin", "--expect", digest)[0] == 0
+    code, out, _ = cli("verify", "vectors.fbin", "--expect", "0" * 64)
     assert code == 1 and digest in out
 
 

@@ -254,7 +254,7 @@ class TestVecs:
 
     def test_fvecs_fed_as_fbin_is_named_in_the_error(self, tmp_path: Path) -> None:
         (tmp_path / "sift.fbin").write_bytes(vecs_bytes(RNG.random((20, 16)).astype(np.float32)))
-        with pytest.raises(pv.FormatError, match=r"the bytes look like fvecs .*--format fvecs"):
+        with pytest.raises(pv.FormatError, match=r"the bytes look like fvecs .*--from fvecs"):
             pv.open(tmp_path / "sift.fbin")
         with pv.open(tmp_path / "sift.fbin", format="fvecs") as c:
             assert c.vectors.shape == (20, 16)

@@ -98,7 +98,7 @@ def test_extra_bytes_are_a_warning_with_their_offset() -> None:
 
 
 def test_without_a_suffix_every_layout_that_fits_is_named() -> None:
-    with pytest.raises(pv.AmbiguousFormat, match=r"fbin, ibin, u32bin.*--format fbin"):
+    with pytest.raises(pv.AmbiguousFormat, match=r"fbin, ibin, u32bin.*--from fbin"):
         pv.open(pv.Source(None, data=BY_HAND["fbin"][1], name="base"))
 
 

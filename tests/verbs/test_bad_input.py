@@ -36,7 +36,7 @@ def refuse(folder: Path, kind: type[Exception], words: str, work: Callable[[], o
         ("a.npy", bytes(7), pv.Truncated, r"expected 8 bytes, found 7 bytes"),
         ("a.png", PNG, pv.UnknownFormat, r"89 50 4e 47.*a PNG image"),
         ("a.fbin", PNG, pv.Truncated, "the bytes look like a PNG image"),
-        ("a.fbin", FVECS, pv.FormatError, r"fvecs.*--format"),
+        ("a.fbin", FVECS, pv.FormatError, r"fvecs.*--from"),
         ("a.npy", PNG, pv.Corrupt, "not an npy file.*PNG"),
         ("a.npy", GOOD, pv.Corrupt, "not an npy file"),
         ("a.fbin", GOOD[:-1], pv.Truncated, r"expected 32 bytes, found 31 bytes.*--lenient"),
@@ -137,7 +137,7 @@ def test_a_split_that_makes_no_sense_is_refused(tmp_path: Path, options: dict, w
 def test_an_unknown_output_format_names_those_there_are(tmp_path: Path) -> None:
     (tmp_path / "a.fbin").write_bytes(GOOD)
     for name in ("out.xyz", "out"):
-        refuse(tmp_path, pv.InputError, r"no format is written for the suffix.*\.fbin.*--format",
+        refuse(tmp_path, pv.InputError, r"no format is written for the suffix.*\.fbin.*--to",
                lambda name=name: pv.convert(tmp_path / "a.fbin", tmp_path / name))  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def test_a_description_reads_little_of_a_large_file(tmp_path: Path) -> None:
 def test_integers_under_a_float_suffix_are_remarked_on(tmp_path: Path) -> None:
     pv.write(tmp_path / "a.ibin", np.arange(12, dtype=np.int32).reshape(4, 3))
     (tmp_path / "a.ibin").rename(tmp_path / "a.fbin")
-    assert any("--format ibin" in warning for warning in pv.describe(tmp_path / "a.fbin").warnings)
+    assert any("--from ibin" in warning for warning in pv.describe(tmp_path / "a.fbin").warnings)
 
 
 def test_progress_tells_the_bytes_read(tmp_path: Path) -> None:

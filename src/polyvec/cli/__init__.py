@@ -62,7 +62,8 @@ def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code."""
     import typer
 
-    from polyvec.cli.terminal import build, fail, show_warnings
+    from polyvec.cli.spellings import renew
+    from polyvec.cli.terminal import build, fail, show_warnings, warn
     from polyvec.core.errors import InputError, LossyConversion, MissingExtra, PolyvecError
 
     # typer brings its own click or uses the installed one: its usage errors are told by what BadParameter is.
@@ -70,7 +71,9 @@ def run(arguments: list[str]) -> int:
     show_warnings()
     arguments = arguments or ["--help"]
     try:
-        result = build(arguments)(args=arguments, prog_name="polyvec", standalone_mode=False)
+        program = build(arguments)
+        arguments = renew(program, arguments, warn)
+        result = program(args=arguments, prog_name="polyvec", standalone_mode=False)
         code = result if isinstance(result, int) else 0
         return fail(INTERRUPTED, 130) if code == 130 else code
     except usage_error as error:

@@ -6,18 +6,20 @@ from typing import Annotated
 
 import typer
 
+from polyvec.cli import flags
+
 
 def command(
     file: Annotated[str, typer.Argument(help="Word embeddings of any word format.")],
     words: Annotated[list[str] | None, typer.Argument(help="a b c; none or - reads three words a line.")] = None,
-    k: Annotated[int, typer.Option("--k", "-k", help="How many words to find.")] = 10,
+    k: Annotated[int, flags.neighbours()] = 10,
     include: Annotated[
         list[str] | None,
         typer.Option("--include", help="a, b or c: this query word may be an answer; may be repeated."),
     ] = None,
-    metric: Annotated[str, typer.Option("--metric", "-m", help="cosine or angular.")] = "cosine",
-    format: Annotated[str | None, typer.Option("--format", help="Read the file as this format.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    metric: Annotated[str, flags.metrics("cosine or angular")] = "cosine",
+    source_format: flags.SourceFormat = None,
+    json: flags.Json = False,
 ) -> None:
     """Find the words d for which a is to b as c is to d: nearest to b - a + c.
 
@@ -38,7 +40,7 @@ def command(
     letters = set(include or [])
     if not letters <= {"a", "b", "c"}:
         raise InputError(f"--include takes a, b or c, not {', '.join(sorted(letters - {'a', 'b', 'c'}))}")
-    with load(file, format=format, duplicates="first") as model:
+    with load(file, format=source_format, duplicates="first") as model:
         found = []
         for triple in triples:
             for word in triple:

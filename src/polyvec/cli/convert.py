@@ -6,37 +6,38 @@ from typing import Annotated
 
 import typer
 
-from polyvec.cli import receipts as shared
+from polyvec.cli import flags
 
 
 def command(
     source: Annotated[str, typer.Argument(help="A file, a glob of shards, or - for standard input.")],
-    target: Annotated[str, typer.Argument(help="The output; its suffix names the format. - is standard output.")],
-    encoding: shared.Encoding = None,
-    source_format: shared.SourceFormat = None,
-    to: shared.TargetFormat = None,
-    column: shared.ColumnName = None,
-    sidecar: shared.Sidecar = True,
-    lenient: shared.Lenient = False,
+    target: Annotated[
+        str | None, typer.Argument(help="The output; its suffix names the format. - is standard output.")
+    ] = None,
+    output: flags.Output = None,
+    encoding: flags.Encoding = None,
+    source_format: flags.SourceFormat = None,
+    to: flags.TargetFormat = None,
+    column: flags.ColumnName = None,
+    sidecar: flags.Sidecar = True,
+    lenient: flags.Lenient = False,
     queries: Annotated[
-        str | None,
-        typer.Option("--queries", help="The queries of a benchmark: an input, or an output where the source has them."),
+        str | None, flags.query_file("a benchmark's; an input, or an output where the source has them")
     ] = None,
     truth: Annotated[str | None, typer.Option("--truth", help="Its ground truth: ids, or ids and distances.")] = None,
     distances: Annotated[str | None, typer.Option("--distances", help="A file of their own for the distances.")] = None,
-    metric: Annotated[str | None, typer.Option("--metric", help="Its distance: euclidean, angular, ip…")] = None,
-    resume: shared.Resume = False,
-    force: shared.Force = False,
-    dry_run: shared.DryRun = False,
-    sha256: shared.Sha256 = False,
-    option: shared.Own = None,
-    report: Annotated[
-        str | None,
-        typer.Option("--report", help="Measure what was lost (error, recall) and write it here: .html, .json, .txt."),
-    ] = None,
-    json: shared.Json = False,
+    metric: Annotated[str | None, flags.metrics("euclidean, angular, ip… (with --queries and --truth)")] = None,
+    resume: flags.Resume = False,
+    force: flags.Force = False,
+    dry_run: flags.DryRun = False,
+    sha256: flags.Sha256 = False,
+    option: flags.Own = None,
+    report: flags.Report = None,
+    json: flags.Json = False,
 ) -> None:
     """Convert a file to another format or encoding, and print a receipt of what was kept and what was lost.
+
+    With --report, also measure the loss by recall, and write it as a page.
 
     Example:
 
@@ -44,14 +45,20 @@ def command(
 
         $ polyvec convert vectors.fbin --queries queries.fbin --truth truth.ibin benchmark.hdf5
     """
+    from polyvec.cli.receipts import print_receipt, print_receipts
+    from polyvec.cli.reports import check_report
     from polyvec.cli.terminal import progress
     from polyvec.core.errors import InputError
     from polyvec.verbs.convert import convert
 
+    target = flags.one_output(target, output)
+    check_report(report)
+    if report is not None and "-" in (source, target):
+        raise InputError("--report reads both files again, and standard input and output cannot be; name files")
     options = {
         "source_format": source_format, "lenient": lenient, "encoding": encoding, "format": to, "sidecar": sidecar,
         "overwrite": force, "dry_run": dry_run, "sha256": sha256, "progress": progress(json),
-        **shared.own_options(option),
+        **flags.own_options(option),
     }  # fmt: skip
     if queries is not None or truth is not None or distances is not None:
         from polyvec.verbs.bundle import convert_bundle
@@ -61,11 +68,11 @@ def command(
         receipts = convert_bundle(
             source, target, queries=queries, truth=truth, distances=distances, metric=metric, **options
         )
-        return shared.print_receipts(receipts, json=json)
+        return print_receipts(receipts, json=json)
     if metric is not None:
         raise InputError("--metric belongs to --queries and --truth")
     receipt = convert(source, target, column=column, resume=resume, **options)
-    shared.print_receipt(receipt, json=json)
+    print_receipt(receipt, json=json)
     if report is not None and not dry_run:
         _report(source, target, to, column, report)
     return None
@@ -74,11 +81,8 @@ def command(
 def _report(source: str, target: str, to: str | None, column: str | None, report: str) -> None:
     """Compare the new file with its source, by error and by recall."""
     from polyvec import formats
-    from polyvec.cli.quality import write_page
-    from polyvec.core.errors import InputError
+    from polyvec.cli.quality import write_quality
     from polyvec.neighbors.quality import measure_quality
 
-    if "-" in (source, target):
-        raise InputError("--report reads both files again, and standard input and output cannot be; name files")
     with formats.open(target, format=to) as written:
-        write_page(report, measure_quality(source, written, column=column))
+        write_quality(report, measure_quality(source, written, column=column))

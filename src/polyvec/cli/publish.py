@@ -6,23 +6,25 @@ from typing import Annotated
 
 import typer
 
+from polyvec.cli import flags
+
 
 def command(
     source: Annotated[str, typer.Argument(metavar="COLLECTION", help="A file of any format, or a glob of shards.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="The folder to write, or the file with --single-file.")],
+    output: Annotated[str, flags.output("a folder, or a file with --single-file")],
     single_file: Annotated[bool, typer.Option("--single-file", help="One HTML file that opens from disk.")] = False,
-    title: Annotated[str | None, typer.Option(help="The page's title; the file's name unless told.")] = None,
-    records: Annotated[str | None, typer.Option(help="Records as JSONL, JSON, CSV, TSV or Parquet, one a row.")] = None,
+    title: flags.Title = None,
+    records: flags.RecordsFile = None,
     projection: Annotated[str, typer.Option(help="The map's layout: pca, or tsne with polyvec[map].")] = "pca",
     name: Annotated[str | None, typer.Option("--name-field", help="The record field that names a row.")] = None,
     image: Annotated[str | None, typer.Option("--image-field", help="The field with a picture's address.")] = None,
     link: Annotated[str | None, typer.Option("--link-field", help="The field with a page's address.")] = None,
     text: Annotated[str | None, typer.Option("--text-field", help="The field with a description.")] = None,
-    column: Annotated[str | None, typer.Option(help="Publish this column of several.")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="Read the input as this format (fbin, npy…).")] = None,
+    column: flags.ColumnName = None,
+    source_format: flags.SourceFormat = None,
     drop_invalid: Annotated[bool, typer.Option("--drop-invalid", help="Leave rows of zeros or NaN out.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace what was published there.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    force: flags.Force = False,
+    json: flags.Json = False,
 ) -> None:
     """Publish a collection as a static page: type-ahead, neighbours, a map, filters, all in the browser.
 
@@ -35,7 +37,7 @@ def command(
     from polyvec.verbs.attach import attach_records
     from polyvec.web.publish import publish, publish_single_file
 
-    with formats.open(source, format=format) as opened:
+    with formats.open(source, format=source_format) as opened:
         collection = opened.select(column) if column else opened
         if records:
             collection = attach_records(collection, records)

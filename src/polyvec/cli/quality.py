@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from polyvec.cli import flags
 
 
 def command(
@@ -14,35 +15,29 @@ def command(
         str | None, typer.Argument(help="A compressed copy; without it, encodings are tried.")
     ] = None,
     encodings: Annotated[
-        str | None,
-        typer.Option(
-            "--encodings", "-e", help="What to try, by commas (float16, int8, int4, bit, pq…); all by default."
-        ),
+        str | None, flags.encodings(f"float16, int8, int4, bit, pq…; {flags.MANY}, and all are tried by default")
     ] = None,
     suggest: Annotated[bool, typer.Option("--suggest", help="Name the smallest encoding that holds --recall.")] = False,
     recall: Annotated[float, typer.Option("--recall", help="The recall that --suggest must hold.")] = 0.99,
-    queries: Annotated[
-        str | None, typer.Option("--queries", help="A file of queries, instead of rows held out.")
-    ] = None,
-    k: Annotated[str, typer.Option("--k", "-k", help="One k or several, by commas.")] = "1,10,100",
-    metric: Annotated[
-        str | None, typer.Option("--metric", "-m", help="ip, cosine or l2; the file's own by default, else cosine.")
-    ] = None,
+    queries: Annotated[str | None, flags.query_file("instead of rows held out")] = None,
+    k: Annotated[str, flags.neighbours(flags.MANY)] = "1,10,100",
+    metric: Annotated[str | None, flags.metrics("ip, cosine or l2; the file's own by default, else cosine")] = None,
     sample: Annotated[int, typer.Option("--sample", help="Queries held out.")] = 500,
-    rows: Annotated[int, typer.Option("--rows", help="Rows measured at most.")] = 200_000,
-    seed: Annotated[int, typer.Option(help="Which rows are held out.")] = 0,
-    html: Annotated[str | None, typer.Option("--html", help="Write a report with plots to this file.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads; as many as there are cores by default.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    rows: Annotated[int, flags.row_count("to measure")] = 200_000,
+    seed: Annotated[int, flags.seed("which rows are held out")] = 0,
+    report: flags.Report = None,
+    threads: flags.Threads = None,
+    json: flags.Json = False,
 ) -> None:
     """Measure what encodings lose: size, error, cosine distortion, norm drift and recall, with confidence.
 
     Examples:
 
-        $ polyvec quality vectors.fbin --encodings float16,int8 --k 1,10
+        $ polyvec quality vectors.fbin --encoding float16,int8 --k 1,10
 
-        $ polyvec quality vectors.fbin --suggest --recall 0.9 --k 10 --html report.html
+        $ polyvec quality vectors.fbin --suggest --recall 0.9 --k 10 --report report.html
     """
+    from polyvec.cli.reports import check_report
     from polyvec.cli.terminal import print_json, progress
     from polyvec.core.errors import InputError
     from polyvec.neighbors.quality import measure_quality
@@ -51,46 +46,33 @@ def command(
         asked = [int(part) for part in k.split(",")]
     except ValueError:
         raise InputError(f"--k takes whole numbers by commas, not {k!r}") from None
-    report = measure_quality(
+    check_report(report)
+    found = measure_quality(
         original, compressed, encodings=None if encodings is None else [e.strip() for e in encodings.split(",")],
         queries=queries, metric=metric, k=asked, sample_queries=sample, sample_rows=rows,
         suggest=recall if suggest else None, seed=seed, threads=threads, progress=progress(json),
     )  # fmt: skip
-    if html is not None:
-        write_page(html, report)
+    if report is not None:
+        write_quality(report, found)
     if json:
-        return print_json(report.to_dict())
-    return print_quality(report)
+        return print_json(found.to_dict())
+    print(_text(found))
+    return None
 
 
-def write_page(path: str, report: Any) -> None:
-    """The report as an HTML file, or as JSON or text where the suffix says so; atomically."""
-    import json
+def write_quality(path: str, found: Any) -> None:
+    """What was measured as a page, as JSON or as text, as the suffix says."""
+    from polyvec.cli.reports import write_report
+    from polyvec.neighbors.page import quality_page
 
-    from polyvec.cli.terminal import table
-    from polyvec.core.sinks import Sink
-    from polyvec.neighbors.page import quality_lead, quality_page, quality_rows
-
-    suffix = Path(path).suffix.lower()
-    if suffix == ".json":
-        text = json.dumps(report.to_dict(), indent=2) + "\n"
-    elif suffix in (".txt", ".md"):
-        headings, rows = quality_rows(report)
-        text = "\n".join([*quality_lead(report), "", table(headings, rows, right=range(1, len(headings)))]) + "\n"
-    else:
-        text = quality_page(report)
-    with Sink(path) as sink:
-        sink.write(text.encode())
+    write_report(path, page=lambda: quality_page(found), text=lambda: _text(found), values=found.to_dict())
 
 
-def print_quality(report: Any) -> None:
-    """The report as text."""
+def _text(found: Any) -> str:
+    """What was measured, for people."""
     from polyvec.cli.terminal import table
     from polyvec.neighbors.page import quality_lead, quality_rows
 
-    headings, rows = quality_rows(report)
-    print(f"{report.source}")
-    for line in quality_lead(report):
-        print(f"  {line}")
-    print()
-    print(table(headings, rows, right=range(1, len(headings))))
+    headings, rows = quality_rows(found)
+    lead = [f"  {line}" for line in quality_lead(found)]
+    return "\n".join([f"{found.source}", *lead, "", table(headings, rows, right=range(1, len(headings)))])

@@ -6,19 +6,21 @@ from typing import Annotated
 
 import typer
 
+from polyvec.cli import flags
+
 
 def command(
     result: Annotated[
         str, typer.Argument(help="The ids that a search found, one row a query (.ibin, .truth, .hdf5…).")
     ],
     truth: Annotated[str, typer.Argument(help="The ground truth.")],
-    k: Annotated[str, typer.Option("--k", "-k", help="One k or several, by commas.")] = "1,10,100",
+    k: Annotated[str, flags.neighbours(flags.MANY)] = "1,10,100",
     base: Annotated[
         str | None, typer.Option("--base", help="The base: checks ids and, with --queries, finds ties.")
     ] = None,
-    queries: Annotated[str | None, typer.Option("--queries", help="The queries, to find ties by distance.")] = None,
-    metric: Annotated[str, typer.Option("--metric", "-m", help="ip, cosine or l2 (with --base and --queries).")] = "l2",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    queries: Annotated[str | None, flags.query_file("to find ties by distance")] = None,
+    metric: Annotated[str, flags.metrics("ip, cosine or l2 (with --base and --queries)")] = "l2",
+    json: flags.Json = False,
 ) -> None:
     """Compare a result with a ground truth: recall at each k with its 95 % interval, fair to ties.
 

@@ -1,61 +1,9 @@
-"""How the writing commands speak: the options they share and the receipt they print. Not a command."""
+"""The receipt that writing commands print. Not a command."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
-
-import typer
-
-SourceFormat = Annotated[str | None, typer.Option("--from", help="Read the input as this format (fbin, npy…).")]
-TargetFormat = Annotated[
-    str | None, typer.Option("--to", "--format", help="Write this format, whatever the suffix says.")
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option("--encoding", "-e", help="raw, float16, bfloat16, int8, pq or lossless; kept as it is by default."),
-]
-ColumnName = Annotated[str | None, typer.Option("--column", help="Convert this column only.")]
-Sidecar = Annotated[bool, typer.Option(help="Keep beside the output what it cannot hold (words, records, ids).")]
-Lenient = Annotated[bool, typer.Option(help="Take the whole rows of a file whose end is missing.")]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Keep finished parts beside the output until all are done; run again to continue."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be written, write nothing.")]
-Sha256 = Annotated[bool, typer.Option("--sha256", help="Print the output's SHA-256.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Own = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", "-o", metavar="NAME=VALUE", help="An option of the output's format, such as layout=versioned."
-    ),
-]
-
-
-def own_options(pairs: list[str] | None) -> dict[str, Any]:
-    """``--option name=value`` pairs; values are numbers, true and false, or text."""
-    from polyvec.core.errors import InputError
-
-    found: dict[str, Any] = {}
-    for pair in pairs or []:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"--option takes NAME=VALUE, not {pair!r}")
-        found[name.replace("-", "_")] = _value(value)
-    return found
-
-
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+from typing import Any
 
 
 def print_receipts(receipts: list[Any], *, json: bool) -> None:

@@ -6,28 +6,29 @@ from typing import Annotated
 
 import typer
 
-from polyvec.cli import receipts as shared
+from polyvec.cli import flags
 
 
 def command(
     source: Annotated[str, typer.Argument(help="The file to sample.")],
-    target: Annotated[str, typer.Argument(help="The output; its suffix names the format.")],
+    target: Annotated[str | None, typer.Argument(help="The output; its suffix names the format.")] = None,
+    output: flags.Output = None,
     head: Annotated[int | None, typer.Option(help="The first N rows.")] = None,
     range: Annotated[str | None, typer.Option("--range", metavar="START:STOP", help="Rows START to STOP - 1.")] = None,
     random: Annotated[int | None, typer.Option(help="N rows at random, in file order.")] = None,
     stride: Annotated[int | None, typer.Option(help="Every N-th row.")] = None,
     limit: Annotated[int | None, typer.Option(help="At most N rows, with --stride.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of --random.")] = 0,
-    source_format: shared.SourceFormat = None,
-    to: shared.TargetFormat = None,
-    encoding: shared.Encoding = None,
-    sidecar: shared.Sidecar = True,
-    lenient: shared.Lenient = False,
-    force: shared.Force = False,
-    dry_run: shared.DryRun = False,
-    sha256: shared.Sha256 = False,
-    option: shared.Own = None,
-    json: shared.Json = False,
+    seed: Annotated[int, flags.seed("which rows --random takes")] = 0,
+    source_format: flags.SourceFormat = None,
+    to: flags.TargetFormat = None,
+    encoding: flags.Encoding = None,
+    sidecar: flags.Sidecar = True,
+    lenient: flags.Lenient = False,
+    force: flags.Force = False,
+    dry_run: flags.DryRun = False,
+    sha256: flags.Sha256 = False,
+    option: flags.Own = None,
+    json: flags.Json = False,
 ) -> None:
     """Write some rows of a file: the first, a range, random ones by seed, or every N-th.
 
@@ -35,16 +36,17 @@ def command(
 
         $ polyvec sample vectors.fbin few.fbin --random 10 --seed 7
     """
+    from polyvec.cli.receipts import print_receipt
     from polyvec.cli.terminal import progress
     from polyvec.verbs.split import sample
 
     receipt = sample(
-        source, target, head=head, range=_bounds(range), random=random, stride=stride, seed=seed, limit=limit,
+        source, flags.one_output(target, output), head=head, range=_bounds(range), random=random, stride=stride, seed=seed, limit=limit,
         source_format=source_format, lenient=lenient, encoding=encoding, format=to, sidecar=sidecar, overwrite=force,
         dry_run=dry_run, sha256=sha256, progress=progress(json),
-        **shared.own_options(option),
+        **flags.own_options(option),
     )  # fmt: skip
-    shared.print_receipt(receipt, json=json)
+    print_receipt(receipt, json=json)
 
 
 def _bounds(text: str | None) -> tuple[int, int] | None:

@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from polyvec.cli import flags
+
 SCORES = {"ip": "inner product", "cosine": "cosine", "l2": "squared l2"}  # what a score is called in the table
 
 
 def command(
     file: Annotated[str, typer.Argument(help="The base: a file of any format, or a glob of shards.")],
-    query: Annotated[str | None, typer.Option("--query", "-q", help="A file of queries.")] = None,
+    queries: Annotated[str | None, flags.query_file()] = None,
     row: Annotated[
         list[int] | None, typer.Option("--row", help="A row of the base as the query; may be repeated.")
     ] = None,
@@ -22,29 +24,27 @@ def command(
     text: Annotated[
         list[str] | None, typer.Option("--text", help="A text to embed as the query; needs --model.")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="The model that embeds --text.")] = None,
-    k: Annotated[int, typer.Option("--k", "-k", help="How many neighbours.")] = 10,
-    metric: Annotated[
-        str | None, typer.Option("--metric", "-m", help="ip, cosine or l2; the file's own by default, else cosine.")
-    ] = None,
+    model: Annotated[str | None, flags.model_file("a .weights file; it embeds --text")] = None,
+    k: Annotated[int, flags.neighbours()] = 10,
+    metric: Annotated[str | None, flags.metrics("ip, cosine or l2; the file's own by default, else cosine")] = None,
     where: Annotated[
         list[str] | None,
         typer.Option("--where", metavar="FIELD=VALUE", help="Only rows whose record has this value; may be repeated."),
     ] = None,
-    column: Annotated[str | None, typer.Option("--column", help="Search this column.")] = None,
+    column: flags.ColumnName = None,
     index: Annotated[
         bool,
         typer.Option("--index", help="Use the index beside the file (FILE.pvindex); build it where there is none."),
     ] = False,
-    format: Annotated[str | None, typer.Option("--format", help="Read the base as this format.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads; as many as there are cores by default.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    source_format: flags.SourceFormat = None,
+    threads: flags.Threads = None,
+    json: flags.Json = False,
 ) -> None:
     """Find the rows nearest to each query: the rows and scores of a float64 brute force, ties by lowest row.
 
     Examples:
 
-        $ polyvec search vectors.fbin --query queries.fbin --k 3
+        $ polyvec search vectors.fbin --queries queries.fbin --k 3
 
         $ polyvec search vectors.fbin --row 17 --metric l2 --where kind=a --json
     """
@@ -53,13 +53,15 @@ def command(
     from polyvec.core.errors import InputError
     from polyvec.neighbors.search import search
 
-    asked = [name for name, value in (("--query", query), ("--row", row), ("--word", word), ("--text", text)) if value]
+    asked = [
+        name for name, value in (("--queries", queries), ("--row", row), ("--word", word), ("--text", text)) if value
+    ]
     if len(asked) != 1:
-        raise InputError(f"give one of --query, --row, --word and --text, not {' and '.join(asked) or 'none'}")
-    with formats.open(file, format=format) as base:
-        queries, labels = _queries(base, query, row, word, text, model, column)
+        raise InputError(f"give one of --queries, --row, --word and --text, not {' and '.join(asked) or 'none'}")
+    with formats.open(file, format=source_format) as base:
+        asked_rows, labels = _queries(base, queries, row, word, text, model, column)
         hits = search(
-            base, queries, k, metric, where=_fields(where), column=column, threads=threads,
+            base, asked_rows, k, metric, where=_fields(where), column=column, threads=threads,
             index=_index(file, base, column) if index else None, progress=progress(json),
         )  # fmt: skip
         if json:
@@ -94,7 +96,7 @@ def _queries(
     vectors = pick_column(base, column)
     if words:
         if base.vocab is None:
-            raise InputError("--word needs a vocabulary, and the base has none; use --row or --query")
+            raise InputError("--word needs a vocabulary, and the base has none; use --row or --queries")
         rows = []
         for word in words:
             found = base.vocab.get(word)

@@ -6,17 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
+from polyvec.cli import flags
+
 
 def command(
     file: Annotated[str | None, typer.Argument(help="A file of any format, or a glob of shards.")] = None,
-    model: Annotated[str | None, typer.Option(help="A model (.weights): answers texts, and /v1/embeddings.")] = None,
+    model: Annotated[str | None, flags.model_file("a .weights file; it answers texts, and /v1/embeddings")] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
     allow_host: Annotated[list[str] | None, typer.Option(help="A further name that requests may use.")] = None,
-    title: Annotated[str | None, typer.Option(help="The page's title; the file's name unless told.")] = None,
-    records: Annotated[str | None, typer.Option(help="Records as JSONL, JSON, CSV, TSV or Parquet, one a row.")] = None,
-    column: Annotated[str | None, typer.Option(help="Serve this column of several.")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="Read the file as this format (fbin, npy…).")] = None,
+    title: flags.Title = None,
+    records: flags.RecordsFile = None,
+    column: flags.ColumnName = None,
+    source_format: flags.SourceFormat = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve the page over a file of any format, on this machine only; with a model also search by meaning.
@@ -37,7 +39,10 @@ def command(
         note(f"polyvec: warning: {host} can be reached from other machines; requests may name {', '.join(hosts)}")
     if file is not None:
         note(f"preparing {file}: names, fields and the map")
-    with open_served(file, model=model, title=title, records=records, column=column, format=format) as (served, extra):
+    with open_served(file, model=model, title=title, records=records, column=column, format=source_format) as (
+        served,
+        extra,
+    ):
 
         def ready(address: str) -> None:
             what = served.title if served is not None else "embeddings"

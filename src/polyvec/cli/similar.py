@@ -6,16 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
+from polyvec.cli import flags
+
 
 def command(
     file: Annotated[str, typer.Argument(help="Word embeddings of any word format: .fifu, .bin, .txt, .vec, .floret.")],
     words: Annotated[
         list[str] | None, typer.Argument(help="Words; - or none reads one a line from standard input.")
     ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", help="How many words to find.")] = 10,
-    metric: Annotated[str, typer.Option("--metric", "-m", help="cosine or angular.")] = "cosine",
-    format: Annotated[str | None, typer.Option("--format", help="Read the file as this format.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    k: Annotated[int, flags.neighbours()] = 10,
+    metric: Annotated[str, flags.metrics("cosine or angular")] = "cosine",
+    source_format: flags.SourceFormat = None,
+    json: flags.Json = False,
 ) -> None:
     """Find the words most similar to each word; unknown words are looked up through their subwords.
 
@@ -29,7 +31,7 @@ def command(
     from polyvec.finalfusion import load
 
     asked = given_words(words)
-    with load(file, format=format, duplicates="first") as model:
+    with load(file, format=source_format, duplicates="first") as model:
         for word in asked:
             require(model, word)
         found = model.similar_many(asked, k, metric=metric)

@@ -13,13 +13,14 @@ from typing import Any
 
 import typer
 
+SHARED = ("flags", "receipts", "reports", "spellings", "terminal")  # what commands share: no commands themselves
 HELP = "Open, check, convert, shrink and search any embedding file, and know exactly what you lost."
 
 
 def command_names() -> list[str]:
     """The commands, by the names of their files."""
     folder = str(Path(__file__).parent)
-    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name not in ("terminal", "receipts"))
+    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name not in SHARED)
 
 
 def build(arguments: Sequence[str] = ()) -> Any:
@@ -56,13 +57,18 @@ def show_warnings() -> None:
     """Python warnings as one line each on standard error."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"polyvec: warning: {' '.join(str(message).split())}", file=sys.stderr)
+        warn(str(message))
 
     warnings.showwarning = show
     warnings.simplefilter("ignore")
     from polyvec.core.errors import FormatWarning
 
     warnings.simplefilter("always", FormatWarning)
+
+
+def warn(message: str) -> None:
+    """One line of warning on standard error."""
+    print(f"polyvec: warning: {' '.join(message.split())}", file=sys.stderr)
 
 
 def note(message: str) -> None:

@@ -6,26 +6,26 @@ from typing import Annotated
 
 import typer
 
+from polyvec.cli import flags
+
 
 def command(
     base: Annotated[str, typer.Argument(help="The base: a file of any format, or a glob of shards.")],
     queries: Annotated[str, typer.Argument(help="A file of queries.")],
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", "-O", help="The file to write; .ibin, .truth, .hdf5 name the style.")
-    ] = None,
+    output: Annotated[str | None, flags.output("a file; .ibin, .truth, .hdf5 name the style")] = None,
     check: Annotated[
         str | None, typer.Option("--check", help="Check this ground truth instead of computing one.")
     ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", help="Neighbours of each query.")] = 100,
-    metric: Annotated[str, typer.Option("--metric", "-m", help="ip, cosine or l2.")] = "l2",
+    k: Annotated[int, flags.neighbours()] = 100,
+    metric: Annotated[str, flags.metrics("ip, cosine or l2")] = "l2",
     style: Annotated[
         str | None,
         typer.Option("--style", help="ids, big-ann (ids and distances in one file), cuvs (two files) or hdf5."),
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Take up a killed run where it was saved.")] = True,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")] = False,
-    threads: Annotated[int | None, typer.Option(help="Threads; as many as there are cores by default.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    restart: flags.Restart = False,
+    force: flags.Force = False,
+    threads: flags.Threads = None,
+    json: flags.Json = False,
 ) -> None:
     """Compute the exact neighbours of every query and write them; a killed run is taken up where it was.
 
@@ -54,7 +54,15 @@ def command(
     if not force and Path(output).exists():
         raise InputError(f"{output}: the output exists; use --force to replace it")
     receipt = write_truth(
-        base, queries, output, k=k, metric=metric, style=style, resume=resume, threads=threads, progress=progress(json)
+        base,
+        queries,
+        output,
+        k=k,
+        metric=metric,
+        style=style,
+        resume=not restart,
+        threads=threads,
+        progress=progress(json),
     )
     if json:
         return print_json(receipt.to_dict())

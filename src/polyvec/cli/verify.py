@@ -6,12 +6,16 @@ from typing import Annotated
 
 import typer
 
+from polyvec.cli import flags
+
 
 def command(
     files: Annotated[list[str], typer.Argument(help="Files or globs of any format.")],
-    format: Annotated[str | None, typer.Option("--format", help="Read them as this format.")] = None,
-    sha256: Annotated[str | None, typer.Option(help="Also compare the SHA-256 of the (one) file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    source_format: flags.SourceFormat = None,
+    expect: Annotated[
+        str | None, typer.Option("--expect", metavar="SHA256", help="Also compare the SHA-256 of the (one) file.")
+    ] = None,
+    json: flags.Json = False,
 ) -> int:
     """Check files: structure, every size and checksum they have, and every row. Exit code 1 where one is bad.
 
@@ -25,9 +29,9 @@ def command(
     from polyvec.verbs.verify import verify_all
 
     paths = [f if f == "-" else str(p) for f in files for p in (expand(f) if f != "-" else ["-"])]
-    if sha256 is not None and len(paths) > 1:
-        raise InputError(f"--sha256 is the digest of one file, and these are {len(paths)}; check them one by one")
-    reports = verify_all(paths, format=format, sha256=sha256 or False, progress=progress(json, unit="bytes"))
+    if expect is not None and len(paths) > 1:
+        raise InputError(f"--expect takes the digest of one file, and these are {len(paths)}; check them one by one")
+    reports = verify_all(paths, format=source_format, sha256=expect or False, progress=progress(json, unit="bytes"))
     if json:
         print_json([r.to_dict() for r in reports] if len(reports) > 1 else reports[0].to_dict())
     else:

@@ -6,27 +6,27 @@ from typing import Annotated, Any
 
 import typer
 
-from polyvec.cli import receipts as shared
+from polyvec.cli import flags
+from polyvec.cli.receipts import print_receipt
 
 app = typer.Typer(
     help="Choose, inspect, test, quantise and reconstruct word embeddings.", rich_markup_mode=None, no_args_is_help=True
 )
 Source = Annotated[str, typer.Argument(help="Word embeddings of any word format.")]
-Target = Annotated[str, typer.Argument(help="The output; its suffix names the format.")]
+Target = Annotated[str | None, typer.Argument(help="The output; its suffix names the format.")]
 
 
 @app.command()
 def select(
     source: Source,
-    target: Target,
+    target: Target = None,
+    output: flags.Output = None,
     words: Annotated[
         str, typer.Option("--words", "-w", help="A file with one word a line; - is standard input.")
     ] = "-",
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Fail where a word has no vector, instead of leaving it out.")
-    ] = False,
-    force: shared.Force = False,
-    json: shared.Json = False,
+    strict: Annotated[bool, flags.strict("a word without a vector, which is left out otherwise")] = False,
+    force: flags.Force = False,
+    json: flags.Json = False,
 ) -> None:
     """Keep the words of a list, in its order; unknown words get the vectors of their subwords.
 
@@ -40,6 +40,7 @@ def select(
     from polyvec.verbs.convert import gather, write_collection
     from polyvec.verbs.words import select as choose
 
+    target = flags.one_output(target, output)
     asked = _lines(words)
     with formats.open(source) as collection:
         chosen, missing = choose(collection, asked)
@@ -52,18 +53,19 @@ def select(
     if missing:
         shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
         note(f"{len(missing)} words have no vector and are left out: {shown}")
-    shared.print_receipt(receipt, json=json)
+    print_receipt(receipt, json=json)
 
 
 @app.command()
 def metadata(
     source: Source,
     target: Annotated[str | None, typer.Argument(help="With --set: the output.")] = None,
+    output: flags.Output = None,
     toml: Annotated[
         str | None, typer.Option("--set", help="A TOML file to store as the metadata; - is standard input.")
     ] = None,
-    force: shared.Force = False,
-    json: shared.Json = False,
+    force: flags.Force = False,
+    json: flags.Json = False,
 ) -> None:
     """Print a file's metadata as TOML, or write the file again with other metadata.
 
@@ -83,15 +85,12 @@ def metadata(
         if toml is None:
             print_json(collection.metadata) if json else print(dump_toml(collection.metadata), end="")
             return
-        if target is None:
-            raise InputError("--set needs an output; name one after the input")
+        target = flags.one_output(target, output)
         try:
             collection.metadata = tomllib.loads("\n".join(_lines(toml, blank=True)))
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{toml}: not TOML: {error}") from None
-        shared.print_receipt(
-            write_collection(target, collection, gather({"overwrite": force}), inputs=[source]), json=json
-        )
+        print_receipt(write_collection(target, collection, gather({"overwrite": force}), inputs=[source]), json=json)
 
 
 @app.command()
@@ -100,8 +99,8 @@ def accuracy(
     questions: Annotated[
         str, typer.Argument(help="Lines 'a b c d' under lines ': section'; - is standard input.")
     ] = "-",
-    format: Annotated[str | None, typer.Option("--format", help="Read the file as this format.")] = None,
-    json: shared.Json = False,
+    source_format: flags.SourceFormat = None,
+    json: flags.Json = False,
 ) -> None:
     """Answer analogy questions and count the right answers, section by section.
 
@@ -113,7 +112,7 @@ def accuracy(
     from polyvec.finalfusion import Section, load
     from polyvec.finalfusion import accuracy as answer
 
-    with load(source, format=format, duplicates="first") as model:
+    with load(source, format=source_format, duplicates="first") as model:
         sections = answer(model, _lines(questions))
     total = Section(
         "total", sum(s.asked for s in sections), sum(s.skipped for s in sections), sum(s.correct for s in sections)
@@ -126,7 +125,13 @@ def accuracy(
 
 
 @app.command("bucket-to-explicit")
-def bucket_to_explicit(source: Source, target: Target, force: shared.Force = False, json: shared.Json = False) -> None:
+def bucket_to_explicit(
+    source: Source,
+    target: Target = None,
+    output: flags.Output = None,
+    force: flags.Force = False,
+    json: flags.Json = False,
+) -> None:
     """Spell out the n-grams of the words, and leave behind the buckets that no word uses.
 
     Example:
@@ -137,51 +142,55 @@ def bucket_to_explicit(source: Source, target: Target, force: shared.Force = Fal
     from polyvec.verbs.convert import gather, write_collection
     from polyvec.verbs.words import bucket_to_explicit as make_explicit
 
+    target = flags.one_output(target, output)
     with formats.open(source) as collection:
         explicit = make_explicit(collection)
-        shared.print_receipt(
-            write_collection(target, explicit, gather({"overwrite": force}), inputs=[source]), json=json
-        )
+        print_receipt(write_collection(target, explicit, gather({"overwrite": force}), inputs=[source]), json=json)
 
 
 @app.command()
 def quantize(
     source: Source,
-    target: Target,
-    quantizer: Annotated[
-        str, typer.Option("--quantizer", "-q", help="pq, or opq, which also learns a rotation.")
-    ] = "pq",
+    target: Target = None,
+    output: flags.Output = None,
+    quantizer: Annotated[str, typer.Option("--quantizer", help="pq, or opq, which also learns a rotation.")] = "pq",
     parts: Annotated[
-        int | None, typer.Option("--parts", "-s", help="Bytes a row; half the dimension by default.")
+        int | None, typer.Option("--subquantizers", "-s", help="Bytes a row; half the dimension by default.")
     ] = None,
     bits: Annotated[int, typer.Option("--bits", "-b", help="Bits of a code: 1 to 8.")] = 8,
     iterations: Annotated[int, typer.Option("--iterations", "-n", help="Rounds of training.")] = 25,
-    seed: Annotated[int, typer.Option("--seed", help="The trainer's seed.")] = 42,
+    seed: Annotated[int, flags.seed("where training starts")] = 42,
     norms: Annotated[bool, typer.Option(help="Keep the rows' lengths apart.")] = True,
-    force: shared.Force = False,
-    json: shared.Json = False,
+    force: flags.Force = False,
+    json: flags.Json = False,
 ) -> None:
     """Quantise word embeddings to product codes, and report the loss: mean and worst cosine, recall of ten neighbours.
 
     Example:
 
-        $ polyvec words quantize words.fifu small.fifu --parts 5 --bits 3
+        $ polyvec words quantize words.fifu small.fifu --subquantizers 5 --bits 3
     """
     from polyvec.cli.terminal import print_json, progress
     from polyvec.verbs.words import quantize as shrink
 
-    receipt, loss = shrink(source, target, quantizer=quantizer, parts=parts, bits=bits, iterations=iterations,
+    receipt, loss = shrink(source, flags.one_output(target, output), quantizer=quantizer, parts=parts, bits=bits, iterations=iterations,
                            seed=seed, norms=norms, overwrite=force, progress=progress(json))  # fmt: skip
     if json:
         return print_json({**receipt.to_dict(), "quantization": loss.to_dict()})
-    shared.print_receipt(receipt, json=False)
+    print_receipt(receipt, json=False)
     print(f"  cosine: mean {loss.mean_cosine:.6f}, worst {loss.worst_cosine:.6f} ({loss.rows:,} rows); "
           f"recall@10 {loss.recall_at_10:.3f} ({loss.queries} words)")  # fmt: skip
     return None
 
 
 @app.command()
-def reconstruct(source: Source, target: Target, force: shared.Force = False, json: shared.Json = False) -> None:
+def reconstruct(
+    source: Source,
+    target: Target = None,
+    output: flags.Output = None,
+    force: flags.Force = False,
+    json: flags.Json = False,
+) -> None:
     """Decode a quantised file's rows back into floats.
 
     Example:
@@ -191,7 +200,8 @@ def reconstruct(source: Source, target: Target, force: shared.Force = False, jso
     from polyvec.cli.terminal import progress
     from polyvec.verbs.words import reconstruct as decode
 
-    shared.print_receipt(decode(source, target, overwrite=force, progress=progress(json)), json=json)
+    target = flags.one_output(target, output)
+    print_receipt(decode(source, target, overwrite=force, progress=progress(json)), json=json)
 
 
 def _lines(name: str, *, blank: bool = False) -> list[str]:

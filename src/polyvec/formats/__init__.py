@@ -100,7 +100,7 @@ def detect(source: Source, format: str | None = None) -> Detection:
             example = level[0][1].variant or level[0][0].name
             raise AmbiguousFormat(
                 f"the file fits several formats: {names}", path=source.label, found=f"{source.size} bytes",
-                remedy=f"say which with --format (format=), for example --format {example}",
+                remedy=f"say which with --from (format=), for example --from {example}",
             )  # fmt: skip
         if level:
             others = tuple(pair for pair in found if pair is not level[0])
@@ -109,7 +109,7 @@ def detect(source: Source, format: str | None = None) -> Detection:
         "no format recognises this file", path=source.label, offset=0,
         expected="one of " + ", ".join(f.name for f in all_formats()),
         found=f"{source.size} bytes starting {_shown(source.read_at(0, 8))}",
-        remedy="say what it is with --format (format=), or convert it to npy first",
+        remedy="say what it is with --from (format=), or convert it to npy first",
     )  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def hinted(error: FormatError, detection: Detection, source: Source) -> FormatEr
         foreign = _foreign(source.read_at(0, 8))
         if better:
             name = better[0][1].variant or better[0][0].name
-            hint = f"the bytes look like {name} ({better[0][1].reason}): try --format {name}"
+            hint = f"the bytes look like {name} ({better[0][1].reason}): try --from {name}"
         elif foreign:
             hint = f"the bytes look like {foreign}"
         if hint:

@@ -69,7 +69,7 @@ class Bins(Format):
         kind = variant or source.suffix.lstrip(".")
         if kind not in TYPES:
             raise Unsupported("the element type is not known", expected=f"one of {', '.join(TYPES)}",
-                              remedy="say which with --format, for example --format fbin")  # fmt: skip
+                              remedy="say which with --from, for example --from fbin")  # fmt: skip
         dtype = np.dtype(TYPES[kind])
         header, n, d = read_header(source, dtype)
         if n and not d:

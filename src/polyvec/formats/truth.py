@@ -9,7 +9,7 @@
 
 The size decides: ``8 + 8*nq*k`` has distances, ``8 + 4*nq*k`` has not. cuVS keeps two files instead, ids in an
 ``.ibin`` and distances in an ``.fbin``, with a 16-byte header (u64 nq, u64 k) where 32 bits do not suffice.
-Files of ids alone are plain ``.ibin`` and are read as such unless ``--format truth`` or the suffix says otherwise.
+Files of ids alone are plain ``.ibin`` and are read as such unless ``--from truth`` or the suffix says otherwise.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Truth(Format):
                 if rows.size and rows.dtype.kind == "i" and rows.min() < 0:
                     row = block.start + int(np.flatnonzero((rows < 0).any(axis=1))[0])
                     yield Finding("warning", f"ids below 0, the first in row {row}: neighbours that were not found, "
-                                  "or ids of more than 31 bits (try --format diskann)", field="ids")  # fmt: skip
+                                  "or ids of more than 31 bits (try --from diskann)", field="ids")  # fmt: skip
                     return
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:

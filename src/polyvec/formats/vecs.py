@@ -158,7 +158,7 @@ def _first(source: Source, variant: str) -> tuple[np.dtype[Any], int]:
     kind = variant or source.suffix.lstrip(".")
     if kind not in TYPES:
         raise Unsupported("the element type is not known", expected=f"one of {', '.join(TYPES)}",
-                          remedy="say which with --format, for example --format fvecs")  # fmt: skip
+                          remedy="say which with --from, for example --from fvecs")  # fmt: skip
     dtype = np.dtype(TYPES[kind])
     d = HEADER.read(source)["d"]
     if d < 1:

@@ -126,6 +126,6 @@ def _remarks(collection: Collection, columns: tuple[ColumnDescription, ...]) -> 
         tiny = column.dtype == "float32" and column.maximum is not None and 0 < column.maximum < 1e-35
         if tiny and collection.format == "bins":
             remarks.append(
-                "the values are tiny floats: these may be integers (ids) under a float suffix; try --format ibin"
+                "the values are tiny floats: these may be integers (ids) under a float suffix; try --from ibin"
             )
     return remarks

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from polyvec.cli import flags
 
 if TYPE_CHECKING:
     from polyvec.core.collection import Collection
@@ -22,11 +22,10 @@ COLLECTION, PAGE, MODEL = "stdlib.cvc", "stdlib.html", "minilm.weights"
 
 
 def command(
-    keep: Annotated[
-        Path | None,
-        typer.Option(help="The folder for the page and the collection; unless told, one for temporary files."),
+    output: Annotated[
+        Path | None, flags.output("a folder for the page and the collection; one for temporary files unless told")
     ] = None,
-    rows: Annotated[int, typer.Option(min=20, max=3000, help="How many summaries to use.")] = 3000,
+    rows: Annotated[int, flags.row_count("summaries of the standard library", min=20, max=3000)] = 3000,
 ) -> None:
     """Show what polyvec does, step by step, on the Python standard library's own summaries; ends by itself.
 
@@ -43,7 +42,7 @@ def command(
     started = time.perf_counter()
     how = f"native kernels ({cpu_path()})" if NATIVE else "NumPy only: no compiled kernels here, so it is slower"
     print(f"polyvec {__version__}, {how}")
-    kept = _kept_folder(keep)
+    kept = _kept_folder(output)
     with tempfile.TemporaryDirectory(prefix="polyvec-demo-") as place:
         folder = Path(place)
         with _step("1. Text becomes vectors: what the Python standard library says about itself"):

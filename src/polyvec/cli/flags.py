@@ -1,0 +1,131 @@
+"""The flags that commands share: one idea has one flag, one short form and one first clause of help. Not a command.
+
+A flag of one command alone stays in its file; one that two commands take comes from here. ``tests/cli/test_flags.py``
+walks all commands and holds them to it. What a flag was called before is in `spellings`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+MANY = "several by commas"
+
+
+def output(what: str) -> Any:
+    """``-o/--output``, with what is written: a file, a folder."""
+    return typer.Option("--output", "-o", help=f"The output: {what}.")
+
+
+def read_as(formats: str) -> Any:
+    """``--from``, with some of the names it takes."""
+    return typer.Option("--from", help=f"Read the input as this format: {formats}.")
+
+
+def encodings(names: str) -> Any:
+    """``-e/--encoding``, with the names it takes."""
+    return typer.Option("--encoding", "-e", help=f"The encoding: {names}.")
+
+
+def metrics(names: str) -> Any:
+    """``-m/--metric``, with the names it takes."""
+    return typer.Option("--metric", "-m", help=f"How rows are compared: {names}.")
+
+
+def neighbours(more: str = "") -> Any:
+    """``-k/--k``."""
+    return typer.Option("--k", "-k", help=f"How many neighbours{more and '; '}{more}.")
+
+
+def query_file(more: str = "") -> Any:
+    """``-q/--queries``, with what they are for."""
+    return typer.Option("--queries", "-q", help=f"A file of queries{more and ': '}{more}.")
+
+
+def model_file(more: str = "") -> Any:
+    """``--model``, with what it is for."""
+    return typer.Option("--model", help=f"The model{more and ': '}{more}.")
+
+
+def row_count(what: str, **limits: Any) -> Any:
+    """``--rows``, with what they are rows of."""
+    return typer.Option("--rows", help=f"Rows at most: {what}.", **limits)
+
+
+def seed(what: str) -> Any:
+    """``--seed``, with what it decides."""
+    return typer.Option("--seed", help=f"The seed of chance: {what}.")
+
+
+def strict(what: str) -> Any:
+    """``--strict``, with what is refused."""
+    return typer.Option("--strict", help=f"Fail where something is missing: {what}.")
+
+
+SourceFormat = Annotated[str | None, read_as("fbin, npy, cvc and so on")]
+TargetFormat = Annotated[str | None, typer.Option("--to", help="Write this format, whatever the suffix says.")]
+Encoding = Annotated[str | None, encodings("raw, float16, bfloat16, int8, pq or lossless; kept as it is by default")]
+ColumnName = Annotated[str | None, typer.Option("--column", help="Take this column of several.")]
+Output = Annotated[str | None, output("in place of the second argument")]
+Sidecar = Annotated[bool, typer.Option(help="Keep beside the output what it cannot hold (words, records, ids).")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Take the whole rows of a file whose end is missing.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Keep finished parts beside the output until all are done; run again to continue."),
+]
+Restart = Annotated[bool, typer.Option("--restart", help="Start over where a stopped run could go on.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be written, write nothing.")]
+Sha256 = Annotated[bool, typer.Option("--sha256", help="Print the output's SHA-256.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Threads; one a core by default.")]
+Report = Annotated[
+    str | None, typer.Option("--report", help="Write a report to this file: .html with plots, .json or .txt.")
+]
+Title = Annotated[str | None, typer.Option("--title", help="The page's title; the file's name unless told.")]
+RecordsFile = Annotated[
+    str | None, typer.Option("--records", help="Records as JSONL, JSON, CSV, TSV or Parquet, one a row.")
+]
+Own = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="An option of the output's format, such as layout=versioned."),
+]
+
+
+def one_output(target: str | None, output: str | None) -> str:
+    """The output, which is an argument or ``--output``."""
+    from polyvec.core.errors import InputError
+
+    if target is not None and output is not None:
+        raise InputError(
+            f"two outputs are named, {target} and {output}; name one (a format's option is --option NAME=VALUE, "
+            "a pattern of shards is put in quotes)"
+        )
+    if target is None and output is None:
+        raise InputError("no output is named; name it after the input, or with --output")
+    return str(target if output is None else output)
+
+
+def own_options(pairs: list[str] | None) -> dict[str, Any]:
+    """``--option name=value`` pairs; values are numbers, true and false, or text."""
+    from polyvec.core.errors import InputError
+
+    found: dict[str, Any] = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--option takes NAME=VALUE, not {pair!r}")
+        found[name.replace("-", "_")] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
