@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,9 +20,12 @@ from polyvec.core.collection import Collection, concat
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
 from polyvec.core.files import Source
+from polyvec.core.records import ColumnRecords, ListRecords, Records, RunRecords
 from polyvec.core.views import ConcatColumn, RangeColumn, TakeColumn
+from polyvec.formats.cvc import FORMAT as CVC
 from polyvec.kernels import crc32
 from polyvec.testing import vectors
+from polyvec.verbs.convert import write
 
 ROWS = vectors(23, 3)
 FLOAT = Raw(np.dtype("<f4"))
@@ -67,6 +73,15 @@ def strided() -> FileColumn:
     return FileColumn("v", Source(None, data=data), [extent], row_shape=(3,), encoding="raw")
 
 
+@cache
+def planes() -> bytes:
+    """ROWS in byte planes, in chunks that can only be decoded whole."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.cvc"
+        write(path, ROWS, encoding="lossless", chunk_rows=9, measure=False, durable=False)
+        return path.read_bytes()
+
+
 def columns() -> dict[str, Column]:
     big = np.concatenate([vectors(4, 3, seed=9), ROWS, vectors(5, 3, seed=8)])
     return {
@@ -83,6 +98,7 @@ def columns() -> dict[str, Column]:
         "range of extents": RangeColumn(
             ConcatColumn("v", [ArrayColumn("v", big[:4]), packed([1, 8, 20], crc=True)]), 4, 27),
         "take": TakeColumn(ArrayColumn("v", big), range(4, 27)),
+        "planes": CVC.open(Source(None, data=planes(), name="rows.cvc")).vectors,
     }  # fmt: skip
 
 
@@ -226,3 +242,233 @@ def test_a_collection_is_told_what_does_not_fit() -> None:
         Collection({})
     with pytest.raises(KeyError, match="there are vectors"):
         Collection.from_arrays(ROWS)["x"]
+
+
+EDGES = st.none() | st.integers(-60, 60)
+NUMBERS = st.integers(-23, 22)
+INSIDE = (
+    st.integers(-3, 2)
+    | st.builds(slice, st.none() | st.integers(-5, 5), st.none() | st.integers(-5, 5))
+    | st.lists(st.integers(-3, 2), min_size=1, max_size=3)
+    | st.lists(st.booleans(), min_size=3, max_size=3)
+)
+FIRST = (
+    st.integers(-30, 30)
+    | st.builds(slice, EDGES, EDGES, st.none() | st.sampled_from([-7, -2, -1, 1, 2, 5, 40]))
+    | st.lists(NUMBERS, max_size=4)
+    | st.lists(NUMBERS, min_size=1, max_size=4).map(lambda n: np.array(n, np.int8))
+    | st.lists(st.integers(0, 22), min_size=1, max_size=4).map(lambda n: np.array(n, np.uint64))
+    | st.lists(NUMBERS, min_size=4, max_size=4).map(lambda n: np.array(n).reshape(2, 2))
+    | st.lists(st.booleans(), min_size=23, max_size=23).map(np.array)
+)
+KEYS = (
+    FIRST
+    | st.just(...)
+    | st.tuples(FIRST)
+    | st.tuples(FIRST, INSIDE)
+    | st.tuples(FIRST, st.just(...))
+    | st.tuples(st.just(...), INSIDE)
+    | st.tuples(FIRST, st.just(...), INSIDE)
+    | st.tuples(FIRST, INSIDE, INSIDE)
+)
+
+
+@given(name=st.sampled_from(list(columns())), key=KEYS)
+@settings(max_examples=600, deadline=None)
+def test_any_key_gives_what_numpy_gives_or_the_same_refusal(name: str, key: Any) -> None:
+    column = columns()[name]
+    try:
+        expected = ROWS[key]
+    except IndexError:
+        with pytest.raises(IndexError):
+            column[key]
+        return
+    found = column[key]
+    assert np.shape(found) == expected.shape and found.dtype == expected.dtype
+    assert np.array_equal(found, expected)
+
+
+def test_keys_of_deeper_columns_are_numpys_too() -> None:
+    cube = np.arange(5 * 4 * 3 * 2, dtype=np.float32).reshape(5, 4, 3, 2)
+    column = ReaderColumn("v", cube.shape, cube.dtype, lambda a, b: cube[a:b])
+    for key in ((1, 2, 0, 1), (slice(1, 4), 2), (slice(None), [0, 2], 1), (slice(None), 0, slice(None), [1, 0]),
+                (1, slice(None), [0, 2]), ([1, 2], slice(None), [0, 1]), (..., 1), (slice(None), ..., [0, 1]),
+                ([[0], [1]], [2, 3]), (slice(None), [0, 1], slice(None), [0, 1]), (np.ix_([1, 4], [0, 2]))):  # fmt: skip
+        assert np.array_equal(column[key], cube[key]), key
+        assert column[key].shape == cube[key].shape
+    flat = ArrayColumn("n", np.arange(5))
+    assert flat[2] == 2 and flat[[[0, 1], [2, 4]]].tolist() == [[0, 1], [2, 4]]
+    with pytest.raises(IndexError, match="too many indices: the column has 1 axes, and 2"):
+        flat[1, 2]
+
+
+def test_one_number_is_one_number_and_not_rows() -> None:
+    for column in columns().values():
+        assert column[1, 2] == ROWS[1, 2] and np.ndim(column[1, 2]) == 0
+        assert np.array_equal(column[:, :2], ROWS[:, :2])
+
+
+@pytest.mark.parametrize(
+    "key", [True, np.True_, 1.0, np.float32(2), np.array([1.0]), np.array([]), "v", None, (0, None), (0, True), (0, 1.0),
+            [1.5], [None], (..., ...), np.ones((23, 3), bool), (0, 0, 0), 1j, (0, 3), (slice(0), 3)],
+)  # fmt: skip
+def test_what_is_no_row_number_is_an_index_error_that_says_so(key: Any) -> None:
+    for name, column in columns().items():
+        with pytest.raises(IndexError) as error:
+            column[key]
+        assert "\n" not in str(error.value) and len(str(error.value)) > 20, name
+
+
+def test_values_inside_rows_are_read_a_block_at_a_time() -> None:
+    asked: list[int] = []
+
+    def read(start: int, stop: int) -> Array:
+        asked.append(stop - start)
+        return np.zeros((stop - start, 1 << 18), np.float32)
+
+    column = ReaderColumn("v", (40, 1 << 18), np.dtype(np.float32), read)  # 40 MB, blocks of 8
+    assert column[:, :4].shape == (40, 4) and max(asked) <= 8
+    assert column[:, 7].base is None or column[:, 7].base.nbytes <= 40 * 4, "the values must not hold on to the rows"
+
+
+@pytest.mark.parametrize("name", list(columns()))
+def test_rows_beyond_the_end_are_cut_or_refused_never_made_up(name: str) -> None:
+    column = columns()[name]
+    for start, stop in ((0, 99), (20, 99), (23, 30), (40, 50), (-5, None), (-5, 99), (-99, 3), (0, -20), (5, 2)):
+        expected = ROWS[start:stop]
+        blocks = [block.decode().copy() for block in column.blocks(4, start=start, stop=stop)]
+        assert np.array_equal(np.concatenate([expected[:0], *blocks]), expected), (start, stop)
+        rows = sum(extent.rows for extent in column.extents(start, stop))
+        assert rows >= len(expected) or not list(column.extents())
+        view = RangeColumn(column, start, stop)
+        assert view.shape == expected.shape and np.array_equal(view[:], expected)
+        assert np.array_equal(np.asarray(column.batches(50).__next__())[start:stop], expected)
+    for bad in ([23], [-24], [0, 23], np.array([2**63], np.uint64), range(20, 24), [0.5], np.zeros(3, bool)):
+        with pytest.raises(IndexError):
+            column.take(bad)
+        with pytest.raises(IndexError):
+            TakeColumn(column, bad)
+    assert np.array_equal(column.take([-1, 0]), ROWS[[-1, 0]]) and column.take([]).shape == (0, 3)
+    assert np.array_equal(column.take([[0, 1], [2, -1]]), ROWS[[[0, 1], [2, -1]]])
+    assert np.array_equal(TakeColumn(column, ROWS[:, 0] > 0)[:], ROWS[ROWS[:, 0] > 0])
+    assert np.array_equal(TakeColumn(column, range(5, -1, -1))[:], ROWS[5::-1])
+    for rows in (0, -1):
+        with pytest.raises(InputError, match="at least 1 row"):
+            list(column.blocks(rows))
+        with pytest.raises(InputError, match="at least 1 row"):
+            list(column.batches(rows))
+
+
+class Forgetful(Column):
+    """A column whose blocks are not the rows asked for."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self.name, self.shape, self.dtype, self.encoding = "v", (6, 3), np.dtype(np.float32), "raw"
+        self._given = blocks
+
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
+        return iter(self._given)
+
+
+def test_rows_that_do_not_come_are_an_error_and_no_memory_of_old() -> None:
+    def block(start: int, rows: int, there: int | None = None) -> Block:
+        return Block(start, {"codes": ROWS[: rows if there is None else there]}, FLOAT, rows)
+
+    for given_ in ([], [block(0, 5)], [block(0, 3), block(4, 2)], [block(1, 5)], [block(0, 4), block(3, 3)],
+                   [block(0, 6, there=5)], [block(0, 3), block(3, 3), block(6, 1)]):  # fmt: skip
+        column = Forgetful(given_)
+        for read in (column.to_numpy, lambda: list(column.blocks()), lambda: column.take([0, 5])):  # noqa: B023
+            with pytest.raises(Corrupt, match="did not give the rows asked for"):
+                read()
+    gap = FileColumn("v", Source(None, data=bytes(200)), [Extent(0, 3, 0, 36, FLOAT), Extent(4, 2, 36, 24, FLOAT)],
+                     row_shape=(3,), encoding="raw")  # fmt: skip
+    for read in (gap.to_numpy, lambda: list(gap.blocks()), lambda: gap.take([0, 5])):
+        with pytest.raises(Corrupt, match="did not give the rows asked for"):
+            read()
+
+
+def records() -> dict[str, Records]:
+    plain = [{"n": i} for i in range(7)]
+    return {
+        "list": ListRecords(plain), "columns": ColumnRecords({"n": list(range(7))}),
+        "runs": RunRecords([(i, i + 1, {"n": i}) for i in range(7)], 7),
+        "view": ListRecords([*plain, {"n": 7}]).view(range(7)), "taken": ListRecords(plain[::-1]).view([6, 5, 4, 3, 2, 1, 0]),
+        "joined": concat([Collection.from_arrays(ROWS[:n], records=r) for n, r in ((3, plain[:3]), (4, plain[3:]))]).records,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(records()))
+def test_records_beyond_the_end_are_cut_or_refused(name: str) -> None:
+    many = records()[name]
+    for start, stop in ((0, 99), (5, 99), (7, 9), (-2, None), (-99, 3), (4, 2)):
+        assert [r["n"] for r in many.iterate(start, stop)] == list(range(7))[start:stop]
+        assert [r["n"] for r in many[start:stop]] == list(range(7))[start:stop]
+    assert many[-1]["n"] == 6 and [r["n"] for r in many[[-1, 0]]] == [6, 0]
+    assert [r["n"] for r in many.view(np.array([-1, 2]))] == [6, 2]
+    for bad in (7, -8, [7], True, 1.0, [0.5], "n"):
+        with pytest.raises(IndexError):
+            many[bad]
+    for bad in (range(5, 9), [-8], [7], [0.5]):
+        with pytest.raises(IndexError):
+            many.view(bad)
+
+
+def test_words_beyond_the_end_are_refused() -> None:
+    words = Collection.from_arrays(ROWS, vocab=[f"w{i}" for i in range(23)]).vocab
+    assert words is not None
+    assert list(words.view(range(3, -1, -1))) == ["w3", "w2", "w1", "w0"] and list(words.view(range(5, 2))) == []
+    assert list(words.view(range(-2, 0))) == ["w21", "w22"] and list(words.view([-1, 0])) == ["w22", "w0"]
+    mask = np.arange(23) == 4
+    assert list(words.view(mask)) == ["w4"] == words[mask] and words[[-1]] == ["w22"]
+    for bad in (range(20, 24), [23], [-24], [0.5]):
+        with pytest.raises(IndexError):
+            words.view(bad)
+        with pytest.raises(IndexError):
+            words[np.asarray(bad)]
+    for one in (23, -24, True, 1.5):
+        with pytest.raises(IndexError):
+            words[one]
+
+
+def made() -> Collection:
+    return Collection.from_arrays(
+        {"v": ROWS, "norms": np.arange(23, dtype=np.float32)}, vocab=[f"w{i}" for i in range(23)],
+        records={"n": np.arange(23)}, ids=np.arange(23) * 10,
+    )  # fmt: skip
+
+
+@given(start=EDGES, stop=EDGES, step=st.none() | st.sampled_from([-3, -1, 1, 2]))
+@settings(max_examples=60, deadline=None)
+def test_a_cut_collection_holds_the_rows_that_python_cuts(
+    start: int | None, stop: int | None, step: int | None
+) -> None:
+    rows = np.arange(23)[start:stop:step]
+    parts = [made()[start:stop:step]]
+    if step is None and start is not None:
+        parts.append(made().slice(start, stop))
+    for part in parts:
+        assert part.rows == len(rows) and np.array_equal(np.asarray(part), ROWS[rows])
+        assert part.vocab is not None and list(part.vocab) == [f"w{i}" for i in rows]
+        assert part.records is not None and [record["n"] for record in part.records] == rows.tolist()
+        assert part.ids is not None and part.ids[:].tolist() == (rows * 10).tolist()
+        assert part["norms"][:].tolist() == rows.tolist()
+
+
+def test_a_collection_is_cut_by_rows_asked_by_name_and_walked_by_row() -> None:
+    c = made()
+    assert c["v"] is c.vectors and np.array_equal(np.asarray(c), ROWS)
+    assert np.array_equal(np.asarray(c, np.float64), ROWS.astype(np.float64))
+    assert np.array_equal(c[3], ROWS[3]) and np.array_equal(c[-1], ROWS[-1])
+    assert np.array_equal(np.stack(list(c)), ROWS)
+    assert np.array_equal(np.asarray(c[[1, -1]]), ROWS[[1, -1]]) and list(c[[1, -1]].vocab or ()) == ["w1", "w22"]
+    assert np.array_equal(np.asarray(c[ROWS[:, 0] > 0]), ROWS[ROWS[:, 0] > 0]) and c[[]].rows == 0
+    assert (
+        c.head().rows == 5 and c.head(2).rows == 2 and c.head(99).rows == 23 and list(c.head(1).vocab or ()) == ["w0"]
+    )
+    for bad in (23, -24, [23], 1.0, True, (1, 2), None, ..., [[0]], range(20, 30)):
+        with pytest.raises(IndexError):
+            c[bad]
+    with pytest.raises(IndexError, match="rows are 0 to 22, and 23 was asked for"):
+        c.take([0, 23])
+    with pytest.raises(KeyError):
+        c["x"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyvec.codecs import transcode
 from polyvec.core.blocks import Codec, rows_per_block
 from polyvec.core.columns import Column
+from polyvec.core.errors import Corrupt
 from polyvec.core.format import WriteOptions
 from polyvec.core.sinks import COPY_STEP, Sink
 from polyvec.kernels.paths import default_threads
@@ -36,6 +37,8 @@ def write_rows(sink: Sink, column: Column, codec: Codec, options: WriteOptions, 
             if options.progress:
                 options.progress(done, column.rows)
         return
+    if sum(segment.rows for segment in segments) != column.rows:
+        raise Corrupt(f"the pieces of column {column.name!r} are not its {column.rows} rows", field=column.name)
     step = options.chunk_rows or max(1, COPY_STEP // width)
     for segment in segments:
         for row in range(0, segment.rows, step):

@@ -130,6 +130,12 @@ class Block:
         parts = {name: part[start:stop] for name, part in self.parts.items()}
         return Block(self.start + start, parts, self.codec, stop - start)
 
+    def whole(self, row_shape: tuple[int, ...]) -> bool:
+        """Whether every part has an entry for each row, as far as the codec has one a row."""
+        if self.rows < 0 or self.codec.row_bytes(row_shape) is None:
+            return self.rows >= 0
+        return all(len(part) == self.rows for part in self.parts.values())
+
     @property
     def nbytes(self) -> int:
         """Bytes held."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from polyvec.core.blocks import Array
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.records import ConcatRecords, Records, as_records
+from polyvec.core.selection import bounds, one_row, row_numbers
 from polyvec.core.views import ConcatColumn, RangeColumn, TakeColumn
 from polyvec.core.vocab import Strings, Vocab, as_vocab
 
@@ -101,14 +102,46 @@ class Collection:
         shape = self.vectors.row_shape
         return shape[0] if shape else 1
 
-    def __getitem__(self, name: str) -> Column:
-        try:
-            return self.columns[name]
-        except KeyError:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}") from None
+    @overload
+    def __getitem__(self, key: str) -> Column: ...
+
+    @overload
+    def __getitem__(self, key: int) -> Array: ...
+
+    @overload
+    def __getitem__(self, key: slice | Sequence[int] | NDArray[Any]) -> Collection: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        """A column by name; by rows what the collection holds of them: ``c[:5]`` and ``c[[1, 2]]`` are collections,
+        ``c[3]`` is a row of the main column.
+        """
+        if isinstance(key, str):
+            try:
+                return self.columns[key]
+            except KeyError:
+                raise KeyError(f"no column {key!r}; there are {', '.join(self.columns)}") from None
+        if isinstance(key, slice):
+            chosen = range(*key.indices(self.rows))
+            return self.slice(chosen.start, max(chosen.start, chosen.stop)) if chosen.step == 1 else self.take(chosen)
+        if isinstance(key, tuple) or key is None or key is Ellipsis:
+            raise IndexError("a collection is cut by rows; ask its column for values: c.vectors[1, 2]")
+        row = one_row(key, self.rows)
+        return self.take(key) if row is None else self.vectors[row]
 
     def __len__(self) -> int:
         return self.rows
+
+    def __iter__(self) -> Iterator[Array]:
+        """The rows of the main column, one after the other."""
+        return iter(self.vectors)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """The main column: ``np.asarray(collection)``."""
+        return self.vectors.__array__(dtype, copy)
+
+    def head(self, n: int = 5) -> Collection:
+        """The first ``n`` rows with all that belongs to them, as ``c[:n]``."""
+        return self[:n]
 
     def select(self, name: str) -> Collection:
         """The same collection with one column, which becomes the main one. What belongs to other rows is left out."""
@@ -126,14 +159,18 @@ class Collection:
             return self._derive(kept, self.main, self.vocab, self.records, self.ids)
         return self._derive(kept, next(iter(kept)), None, None, None)
 
-    def slice(self, start: int, stop: int) -> Collection:
-        """Rows ``start`` to ``stop``; columns of another length are left out."""
+    def slice(self, start: int, stop: int | None = None) -> Collection:
+        """Rows ``start`` to ``stop``, as slices cut: clamped to the rows there are, negative ones counted from the end.
+        Columns of another length are left out.
+        """
+        start, stop = bounds(start, stop, self.rows)
         rows = range(start, stop)
         columns = {n: RangeColumn(c, start, stop) for n, c in self.columns.items() if c.rows == self.rows}
         return self._derive(columns, self.main, *self._aligned(rows))
 
     def take(self, rows: Sequence[int] | NDArray[Any]) -> Collection:
-        """Chosen rows, by an array of indices or a range; columns of another length are left out."""
+        """Chosen rows, by indices (IndexError beyond the rows), a range or a mask; columns of another length are left out."""
+        rows = row_numbers(rows, self.rows)
         columns = {n: TakeColumn(c, rows) for n, c in self.columns.items() if c.rows == self.rows}
         return self._derive(columns, self.main, *self._aligned(rows))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
-from polyvec.core.errors import Corrupt, FormatError
+from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
+from polyvec.core.selection import bounds, row_numbers, select
 from polyvec.kernels.checksum import crc32
 
 NEAR_BYTES = 16 << 10  # reading on over so few costs less than asking anew
@@ -31,8 +31,13 @@ class Segment:
     rows: int
 
 
-class Column(ABC):
-    """``name, shape, dtype`` (logical) and ``encoding``; rows by slice, index, batch or block."""
+class Column:
+    """``name, shape, dtype`` (logical) and ``encoding``; rows by slice, index, batch or block.
+
+    ``column[key]`` is what NumPy gives of the array: a row, rows, ``[1, 2]`` one number, ``[:, :4]`` the first values of
+    every row. Slices beyond the end are cut, indices beyond it are an IndexError. A kind of column gives `_blocks`, and
+    where it can do better `_find_extents` and `_take`; all of them are only asked for rows that are there.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -65,14 +70,43 @@ class Column(ABC):
         """Bytes of the decoded column."""
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
-    @abstractmethod
     def blocks(
         self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
     ) -> Iterator[Block]:
-        """Blocks of at most ``rows`` rows, in order. With ``reuse`` a block is valid until the next is asked for."""
+        """Blocks of at most ``rows`` rows, in order. With ``reuse`` a block is valid until the next is asked for.
+
+        ``start`` and ``stop`` cut as slices do. Every row asked for comes, once: whatever gives others is `Corrupt`.
+        """
+        if rows is not None and rows < 1:
+            raise InputError(f"a block has at least 1 row, not {rows}")
+        first, last = bounds(start, stop, self.rows)
+        at = first
+        for block in self._blocks(rows, first, last, reuse):
+            if block.start != at or not block.whole(self.row_shape):
+                raise self._missing(first, last, at)
+            at += block.rows
+            yield block
+        if at != last:
+            raise self._missing(first, last, at)
+
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
+        """The blocks of rows that are there."""
+        raise NotImplementedError(type(self).__name__)
+
+    def _missing(self, start: int, stop: int, at: int) -> FormatError:
+        """The error where rows that a column has do not come: they would be whatever was in memory before."""
+        return Corrupt(
+            f"column {self.name!r} did not give the rows asked for", field=f"row {at}",
+            expected=f"rows {start} to {stop - 1}", found="others", remedy="the file may have changed: open it again",
+        )  # fmt: skip
 
     def extents(self, start: int = 0, stop: int | None = None) -> Iterator[Extent]:
-        """The unread pieces; none where rows do not lie in a file as they are."""
+        """The unread pieces of rows ``start`` to ``stop`` (as slices cut); none where rows lie in no file as they are."""
+        first, last = bounds(start, stop, self.rows)
+        return self._find_extents(first, last)
+
+    def _find_extents(self, start: int, stop: int) -> Iterator[Extent]:
+        """The extents of rows that are there."""
         return iter(())
 
     def segments(self, codec: Codec) -> list[Segment] | None:
@@ -81,6 +115,8 @@ class Column(ABC):
 
     def batches(self, rows: int = 65536, *, device: str = "cpu") -> Iterator[Any]:
         """Decoded rows, ``rows`` at a time: arrays, or with another ``device`` torch tensors there."""
+        if rows < 1:
+            raise InputError(f"a batch has at least 1 row, not {rows}")
         for start in range(0, self.rows, rows):
             if device == "cpu":
                 yield self[start : start + rows]
@@ -104,18 +140,29 @@ class Column(ABC):
             out = np.empty(shape, self.dtype)
         elif out.shape != shape or out.dtype != self.dtype:
             raise ValueError(f"out must be {shape} {self.dtype}, not {out.shape} {out.dtype}")
+        at = 0
         for block in self.blocks(start=start, stop=stop, reuse=True):
-            at = block.start - start
+            if block.start - start != at:
+                break
             block.decode(out[at : at + block.rows])
+            at += block.rows
+        if at != stop - start:
+            raise self._missing(start, stop, start + at)
         return out
 
     def spread(self, count: int) -> Array:
         """Up to ``count`` rows for a sample: evenly spread, or fewer places where each costs a long read."""
         return np.unique(np.linspace(0, max(0, self.rows - 1), min(count, self.rows)).astype(np.int64))
 
-    def take(self, indices: Array) -> Array:
-        """Rows by index, in the order given; neighbours are read together."""
-        indices = np.asarray(indices, np.int64)
+    def take(self, indices: Array | Sequence[int]) -> Array:
+        """Rows by index, in the order (and shape) given; neighbours are read together. IndexError beyond the rows."""
+        found = np.asarray(row_numbers(indices, self.rows, f"rows of column {self.name!r}"))
+        if found.ndim == 1:
+            return self._take(found)
+        return self._take(found.reshape(-1)).reshape(*found.shape, *self.row_shape)
+
+    def _take(self, indices: Array) -> Array:
+        """Rows that are there, by a flat array of their numbers."""
         out = np.empty((len(indices), *self.row_shape), self.dtype)
         order = np.argsort(indices, kind="stable")
         wanted = indices[order]
@@ -132,24 +179,8 @@ class Column(ABC):
         return out
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            start, stop, step = key.indices(self.rows)
-            if step == 1:
-                return self._read(start, max(start, stop))
-            return self.take(np.arange(start, stop, step))
-        if isinstance(key, (int, np.integer)):
-            row = int(key) + (self.rows if key < 0 else 0)
-            if not 0 <= row < self.rows:
-                raise IndexError(f"row {key} of column {self.name!r} with {self.rows} rows")
-            return self._read(row, row + 1)[0]
-        array = np.asarray(key)
-        if array.dtype == bool:
-            if array.shape != (self.rows,):
-                raise IndexError(f"a mask must have one entry a row ({self.rows}), not {array.shape}")
-            array = np.flatnonzero(array)
-        if array.size and (array.min() < -self.rows or array.max() >= self.rows):
-            raise IndexError(f"rows of column {self.name!r} are 0 to {self.rows - 1}")
-        return self.take(np.where(array < 0, array + self.rows, array))
+        """What NumPy gives of the array, of which only the rows asked for are read. See `polyvec.core.selection`."""
+        return select(key, self.shape, self.dtype, self.name, read=self._read, take=self.take)
 
     def __len__(self) -> int:
         return self.rows
@@ -220,9 +251,8 @@ class FileColumn(Column):
         first = self._extents[0].codec if self._extents else None
         return first if all(e.codec == first for e in self._extents) else None
 
-    def extents(self, start: int = 0, stop: int | None = None) -> Iterator[Extent]:
+    def _find_extents(self, start: int, stop: int) -> Iterator[Extent]:
         """The extents that hold rows ``start`` to ``stop``, cut to them where their codec can be sliced."""
-        stop = self.rows if stop is None else stop
         if start >= stop:
             return
         for extent in self._extents[max(0, bisect_right(self._starts, start) - 1) :]:
@@ -243,11 +273,8 @@ class FileColumn(Column):
             segments.append(Segment(self.source, extent.offset, extent.size, extent.rows))
         return segments
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         rows = rows or rows_per_block(self.dtype, self.row_shape)
-        stop = self.rows if stop is None else min(stop, self.rows)
         scratch = _Scratch() if reuse else None
         for extent in self.extents(start, stop):
             if extent.codec.row_bytes(self.row_shape) is None:
@@ -272,12 +299,15 @@ class FileColumn(Column):
         straight = out.flags.c_contiguous and out.dtype == self.dtype and out.shape[1:] == self.row_shape
         if not straight or len(out) != stop - start:
             return super()._read(start, stop, out)
+        at = 0
         for extent in self.extents(start, stop):
             plain = extent.stride is None and extent.codec.name == "raw" and extent.crc is None
-            if not plain or extent.codec.dtype != out.dtype:
+            if not plain or extent.codec.dtype != out.dtype or extent.start != start + at:
                 return super()._read(start, stop, out)
-            at = extent.start - start
             self.source.read_into(extent.offset, out[at : at + extent.rows])
+            at += extent.rows
+        if at != len(out):
+            raise self._missing(start, stop, start + at)
         return out
 
     def view(self, *, private: bool = False) -> Array | None:
@@ -393,11 +423,8 @@ class ArrayColumn(Column):
     def codec(self) -> Codec | None:
         return self._codec
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         rows = rows or rows_per_block(self.dtype, self.row_shape)
-        stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, rows):
             end = min(at + rows, stop)
             yield Block(at, {name: part[at:end] for name, part in self._parts.items()}, self._codec, end - at)
@@ -431,14 +458,11 @@ class ReaderColumn(Column):
     def codec(self) -> Codec | None:
         return Raw(self.dtype)
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         if rows is None:
             rows = rows_per_block(self.dtype, self.row_shape)
             rows = max(1, rows // self.together) * self.together
         rows = min(rows, rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
-        stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, rows):
             end = min(at + rows, stop)
             yield Block(at, {"codes": self._reader(at, end)}, Raw(self.dtype), end - at)

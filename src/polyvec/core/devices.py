@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from polyvec.core.columns import Column
 from polyvec.core.errors import DeviceError, DeviceWarning, InputError, MissingExtra
+from polyvec.core.selection import bounds
 
 # What the GPU side is called, so that faces can name it where it is not installed.
 KNOWN = {"cuda": ("cuda", "triton")}
@@ -90,7 +91,7 @@ def load_column(
     With ``backend="auto"`` a device that is missing, full or failing gives an array in this process's memory instead,
     with a `DeviceWarning`; a backend asked for by name gives the error.
     """
-    stop = column.rows if stop is None else min(stop, column.rows)
+    start, stop = bounds(start, stop, column.rows)
     if device != "cpu":
         import_module("polyvec.gpu")  # registers what it has
         try:

@@ -16,7 +16,7 @@ import numpy as np
 
 from polyvec.core.blocks import Array, Block, Extent
 from polyvec.core.columns import _crc_error, _Scratch, read_extent
-from polyvec.core.errors import FormatError
+from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.spread import spread
@@ -45,11 +45,19 @@ def load_extents(
     sliceable: list[Extent] = []
     failures: list[Failure] = []
     scratch = _Scratch()
+    covered = 0
     for extent in extents:
+        covered += max(0, min(start + len(out), extent.start + extent.rows) - max(start, extent.start))
         if extent.codec.row_bytes(row_shape) is None:
             failures += _load_whole(source, extent, row_shape, out, start, check, scratch)
         else:
             sliceable.append(extent)
+    if covered != len(out):
+        # What no extent fills would be whatever was in memory before.
+        raise Corrupt(
+            "the pieces do not hold the rows asked for", path=source.label, expected=f"{len(out)} rows from {start} on",
+            found=f"{covered} rows",
+        )  # fmt: skip
     width = out.dtype.itemsize * prod(row_shape)
     step = max(1, -(-PIECE_BYTES // max(1, width)))
     span = max(step, STRETCH_BYTES // max(1, width) // step * step)

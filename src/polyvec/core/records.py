@@ -15,6 +15,7 @@ import numpy as np
 
 from polyvec.core.errors import Corrupt
 from polyvec.core.files import Source
+from polyvec.core.selection import Rows, bounds, one_row, row_numbers
 from polyvec.core.strict_json import parse_json
 
 Record = Mapping[str, Any]
@@ -29,9 +30,13 @@ class Records(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    def iterate(self, start: int = 0, stop: int | None = None) -> Iterator[Record]:
+        """Records ``start`` to ``stop``, in order; the two cut as slices do."""
+        return self._iterate(*bounds(start, stop, len(self)))
+
     @abstractmethod
-    def iterate(self, start: int, stop: int) -> Iterator[Record]:
-        """Records ``start`` to ``stop``, in order."""
+    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
+        """Records that are there."""
 
     def __iter__(self) -> Iterator[Record]:
         return self.iterate(0, len(self))
@@ -43,16 +48,13 @@ class Records(ABC):
             if step == 1:
                 return list(self.iterate(start, max(start, stop)))
             return [self._one(row) for row in range(start, stop, step)]
-        if isinstance(key, (int, np.integer)):
-            return self._one(int(key))
-        return [self._one(int(row)) for row in key]
+        row = one_row(key, len(self), "record")
+        if row is not None:
+            return self._one(row)
+        return [self._one(int(row)) for row in np.asarray(row_numbers(key, len(self), "records"))]
 
     def _one(self, row: int) -> Record:
-        if row < 0:
-            row += len(self)
-        if not 0 <= row < len(self):
-            raise IndexError(f"record {row} of {len(self)}")
-        return next(self.iterate(row, row + 1))
+        return next(self._iterate(row, row + 1))
 
     def runs(self) -> Iterator[tuple[int, int, Record]]:
         """Equal neighbours as ``(start, stop, record)``: sections, where records came from sections."""
@@ -66,9 +68,9 @@ class Records(ABC):
         if current is not None:
             yield start, len(self), current
 
-    def view(self, rows: Sequence[int] | range) -> Records:
-        """The records of some rows, by a range or an array of indices."""
-        return ViewRecords(self, rows)
+    def view(self, rows: Sequence[int] | Rows) -> Records:
+        """The records of some rows, by a range, an array of indices or a mask; IndexError beyond the last."""
+        return ViewRecords(self, row_numbers(rows, len(self), "records"))
 
     @property
     def fields(self) -> list[str]:
@@ -93,7 +95,7 @@ class ColumnRecords(Records):
     def fields(self) -> list[str]:
         return list(self.columns)
 
-    def iterate(self, start: int, stop: int) -> Iterator[Record]:
+    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         names = list(self.columns)
         for row in range(start, stop):
             yield {name: _plain(self.columns[name][row]) for name in names}
@@ -108,7 +110,7 @@ class ListRecords(Records):
     def __len__(self) -> int:
         return len(self._records)
 
-    def iterate(self, start: int, stop: int) -> Iterator[Record]:
+    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         yield from self._records[start:stop]
 
 
@@ -131,7 +133,7 @@ class RunRecords(Records):
     def __len__(self) -> int:
         return self._rows
 
-    def iterate(self, start: int, stop: int) -> Iterator[Record]:
+    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         if start >= stop:
             return
         for first, last, record in self._runs[bisect_right(self._starts, start) - 1 :]:
@@ -147,14 +149,14 @@ class RunRecords(Records):
 class ViewRecords(Records):
     """Some rows of other records."""
 
-    def __init__(self, records: Records, rows: Sequence[int] | range) -> None:
+    def __init__(self, records: Records, rows: Rows) -> None:
         self._records = records
         self._rows = rows
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def iterate(self, start: int, stop: int) -> Iterator[Record]:
+    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         if isinstance(self._rows, range) and self._rows.step == 1:
             first = self._rows.start
             yield from self._records.iterate(first + start, first + stop)
@@ -175,7 +177,7 @@ class ConcatRecords(Records):
     def __len__(self) -> int:
         return self._starts[-1]
 
-    def iterate(self, start: int, stop: int) -> Iterator[Record]:
+    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         for first, records in zip(self._starts, self._many):
             low, high = max(0, start - first), min(len(records), stop - first)
             if low < high:
@@ -218,7 +220,7 @@ class LineRecords(Records):
         self._index()
         return self._length
 
-    def iterate(self, start: int, stop: int) -> Iterator[Record]:
+    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         if start >= stop:
             return
         marks = self._index()

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyvec.core.blocks import Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.columns import Column, FileColumn, Segment
+from polyvec.core.selection import bounds, row_numbers
 
 
 class ConcatColumn(Column):
@@ -34,24 +35,27 @@ class ConcatColumn(Column):
         first = self._columns[0].codec
         return first if all(column.codec == first for column in self._columns) else None
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
-        stop = self.rows if stop is None else min(stop, self.rows)
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         for first, column in zip(self._starts, self._columns):
             low, high = max(0, start - first), min(column.rows, stop - first)
             if low < high:
                 for block in column.blocks(rows, start=low, stop=high, reuse=reuse):
                     yield Block(first + block.start, block.parts, block.codec, block.rows)
 
-    def extents(self, start: int = 0, stop: int | None = None) -> Iterator[Extent]:
-        """The extents of all the columns, counted in this one; their offsets belong to several files."""
-        stop = self.rows if stop is None else min(stop, self.rows)
+    def _find_extents(self, start: int, stop: int) -> Iterator[Extent]:
+        """The extents of all the columns, counted in this one; their offsets belong to several files.
+
+        None where one of the columns has none: half of the rows would be taken for all of them.
+        """
+        found: list[Extent] = []
         for first, column in zip(self._starts, self._columns):
             low, high = max(0, start - first), min(column.rows, stop - first)
             if low < high:
-                for extent in column.extents(low, high):
-                    yield replace(extent, start=first + extent.start)
+                some = [replace(extent, start=first + extent.start) for extent in column.extents(low, high)]
+                if not some:
+                    return iter(())
+                found += some
+        return iter(found)
 
     def segments(self, codec: Codec) -> list[Segment] | None:
         found = [column.segments(codec) for column in self._columns]
@@ -59,9 +63,10 @@ class ConcatColumn(Column):
 
 
 class RangeColumn(Column):
-    """Rows ``start`` to ``stop`` of another column."""
+    """Rows ``start`` to ``stop`` of another column, as slices cut: what is beyond its end is not there."""
 
-    def __init__(self, column: Column, start: int, stop: int) -> None:
+    def __init__(self, column: Column, start: int, stop: int | None = None) -> None:
+        start, stop = bounds(start, stop, column.rows)
         self.name, self.dtype, self.encoding = column.name, column.dtype, column.encoding
         self._column = column
         self._start = start
@@ -75,15 +80,11 @@ class RangeColumn(Column):
     def codec(self) -> Codec | None:
         return self._column.codec
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
-        stop = self.rows if stop is None else min(stop, self.rows)
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         for block in self._column.blocks(rows, start=self._start + start, stop=self._start + stop, reuse=reuse):
             yield Block(block.start - self._start, block.parts, block.codec, block.rows)
 
-    def extents(self, start: int = 0, stop: int | None = None) -> Iterator[Extent]:
-        stop = self.rows if stop is None else min(stop, self.rows)
+    def _find_extents(self, start: int, stop: int) -> Iterator[Extent]:
         for extent in self._column.extents(self._start + start, self._start + stop):
             yield replace(extent, start=extent.start - self._start)
 
@@ -97,23 +98,23 @@ class RangeColumn(Column):
 
 
 class TakeColumn(Column):
-    """Chosen rows of another column: an array of indices or a range."""
+    """Chosen rows of another column, by indices (negative ones from its end), a range or a mask."""
 
     def __init__(self, column: Column, indices: Sequence[int] | Array) -> None:
+        found = row_numbers(indices, column.rows, f"rows of column {column.name!r}")
+        if not isinstance(found, range) and found.ndim != 1:
+            raise IndexError(f"rows are chosen by a flat list of numbers, not by an array of shape {found.shape}")
         self.name, self.dtype, self.encoding = column.name, column.dtype, column.encoding
         self._column = column
-        self._indices = indices
-        self.shape = (len(indices), *column.row_shape)
+        self._indices = found
+        self.shape = (len(found), *column.row_shape)
 
     @property
     def parallel(self) -> bool:
         return self._column.parallel
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         rows = rows or rows_per_block(self.dtype, self.row_shape)
-        stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, rows):
             end = min(at + rows, stop)
             taken = self._column.take(np.asarray(self._indices[at:end], np.int64))

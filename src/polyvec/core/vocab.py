@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, InputError, UnknownWord
+from polyvec.core.selection import as_slice, one_row, row_numbers
 from polyvec.core.subwords import Subwords
 from polyvec.kernels import strings as tables
 from polyvec.kernels import subwords as ngrams
@@ -62,12 +63,10 @@ class Strings:
         """A string by row, a list of strings by slice or indices."""
         if isinstance(key, slice):
             return self._decode_table(self.starts[key], self.stops[key], range(*key.indices(len(self))))
-        if isinstance(key, (int, np.integer)):
-            row = int(key) + (len(self) if key < 0 else 0)
-            if not 0 <= row < len(self):
-                raise IndexError(f"row {key} of {len(self)}")
+        row = one_row(key, len(self))
+        if row is not None:
             return self._decode(row)
-        rows = np.asarray(key, np.int64)
+        rows = np.asarray(row_numbers(key, len(self), self.label))
         return self._decode_table(self.starts[rows], self.stops[rows], rows.tolist())
 
     def __iter__(self) -> Iterator[str]:
@@ -94,8 +93,9 @@ class Strings:
             ) from None  # fmt: skip
 
     def view(self, rows: Sequence[int] | range | NDArray[Any]) -> Strings:
-        """The strings of some rows; the bytes are shared."""
-        index = slice(rows.start, rows.stop, rows.step) if isinstance(rows, range) else np.asarray(rows, np.int64)
+        """The strings of some rows, by a range, indices or a mask; the bytes are shared. IndexError beyond the last."""
+        found = row_numbers(rows, len(self), self.label)
+        index = as_slice(found) if isinstance(found, range) else found
         return type(self)(self.data, self.starts[index], self.stops[index], label=self.label, lossy=self.lossy)
 
     @staticmethod

@@ -156,7 +156,7 @@ class MetaRecords(Records):
     def __len__(self) -> int:
         return self._rows
 
-    def iterate(self, start: int, stop: int) -> Iterator[Record]:
+    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         if self._records is None:
             self._records = read_meta(self.source, self._rows)["records"]
         yield from self._records[start:stop]

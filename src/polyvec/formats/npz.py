@@ -254,11 +254,8 @@ class InflatedColumn(Column):
     def codec(self) -> Codec | None:
         return Raw(self.dtype)
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         most = bounded_rows(rows, self.dtype, self.row_shape)
-        stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, most):
             end = min(at + most, stop)
             with self._lock:

@@ -165,11 +165,8 @@ class DenseColumn(Column):
         self.dtype = np.dtype(np.float32)
         self._parts = _Parts(label, columns, shape)
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         rows = rows or rows_per_block(self.dtype, self.row_shape)
-        stop = self.rows if stop is None else min(stop, self.rows)
         for at in range(start, stop, rows):
             end = min(at + rows, stop)
             edges = self._parts.edges(at, end)

@@ -164,11 +164,8 @@ class TableColumn(Column):
     def codec(self) -> Codec | None:
         return Raw(self.dtype)
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         most = bounded_rows(rows, self.dtype, self.row_shape)
-        stop = self.rows if stop is None else min(stop, self.rows)
         at = start
         while at < stop:
             end = min(at + most, stop)
@@ -183,9 +180,8 @@ class TableColumn(Column):
         chosen = edges[np.unique(np.linspace(0, len(edges) - 1, min(8, len(edges))).astype(int))]
         return clusters(self.rows, count, [int(start) for start in np.unique(chosen)])
 
-    def take(self, indices: Array) -> Array:
+    def _take(self, indices: Array) -> Array:
         """Rows by index, in the order given, in one pass over the groups that have some."""
-        indices = np.asarray(indices, np.int64)
         order = np.argsort(indices, kind="stable")
         wanted = indices[order]
         out = np.empty((len(indices), *self.row_shape), self.dtype)
@@ -290,7 +286,7 @@ class TableRecords(Records):
     def fields(self) -> list[str]:
         return list(self._keys.values())
 
-    def iterate(self, start: int, stop: int) -> Iterator[Record]:
+    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         if self._cursor is None:
             for _ in range(start, stop):
                 yield {}

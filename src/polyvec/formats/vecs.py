@@ -112,13 +112,10 @@ class Vecs(Format):
 class VecsColumn(FileColumn):
     """Rows with their dimension before them, which is checked as they are read."""
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         d, width = self.row_shape[0], self.row_shape[0] * self.dtype.itemsize
         stride = HEADER.size + width
         rows = rows or rows_per_block(self.dtype, self.row_shape)
-        stop = self.rows if stop is None else min(stop, self.rows)
         expected = np.frombuffer(HEADER.pack({"d": d}), np.uint8)
         raw = np.empty((0, stride), np.uint8)
         for at in range(start, stop, rows):

@@ -113,24 +113,21 @@ class GatheredRows(ReaderColumn):
     """Rows of `dim` floats that begin at given offsets, gathered; a stream reuses one buffer."""
 
     def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dim: int) -> None:
-        super().__init__("vectors", (len(offsets), dim), F32, lambda start, stop: self.take(np.arange(start, stop)))
+        super().__init__("vectors", (len(offsets), dim), F32, lambda start, stop: self._take(np.arange(start, stop)))
         self._data, self._offsets = data, offsets
 
     @property
     def parallel(self) -> bool:
         return True
 
-    def take(self, indices: Array) -> Array:
+    def _take(self, indices: Array) -> Array:
         out = np.empty((len(indices), self.shape[1]), F32)
         take_rows(self._data, np.ascontiguousarray(self._offsets[indices]), out.view(np.uint8))
         return out
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         most = rows_per_block(self.dtype, self.row_shape)
         rows = min(rows or most, rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))
-        stop = self.rows if stop is None else min(stop, self.rows)
         buffer = np.empty((max(0, min(rows, stop - start)), self.shape[1]), F32)
         for at in range(start, stop, rows):
             end = min(at + rows, stop)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from polyvec.codecs.product import Product
 from polyvec.core.blocks import Block
 from polyvec.core.columns import ArrayColumn, Column, FileColumn
+from polyvec.core.selection import one_row, row_numbers
 from polyvec.kernels import rows as row_kernels
 from polyvec.neighbors.codes import CodeSearch
 
@@ -74,8 +75,8 @@ class Storage:
         return ArrayColumn(name, self.codes, codec=self.codec, parts=parts, shape=self.shape, encoding="pq")
 
     def take(self, rows: Any) -> NDArray[Any]:
-        """Rows by number or slice, as a new array."""
-        index = rows if isinstance(rows, slice) else np.asarray(rows, np.int64)
+        """Rows by numbers, mask or slice, as a new array; IndexError beyond the rows."""
+        index = rows if isinstance(rows, slice) else np.asarray(row_numbers(rows, len(self)))
         if self.matrix is not None:
             if isinstance(index, slice) or self.matrix.dtype != np.float32:
                 return np.array(self.matrix[index])
@@ -87,10 +88,8 @@ class Storage:
         return self.codec.decode(Block(-1, parts, self.codec, len(parts["codes"])))
 
     def __getitem__(self, key: Any) -> NDArray[Any]:
-        if isinstance(key, (int, np.integer)):
-            row = int(key) + (len(self) if key < 0 else 0)
-            if not 0 <= row < len(self):
-                raise IndexError(f"row {key} of {len(self)}")
+        row = None if isinstance(key, slice) else one_row(key, len(self))
+        if row is not None:
             return np.array(self.matrix[row]) if self.matrix is not None else self.take([row])[0]
         return self.take(key)
 

@@ -102,9 +102,7 @@ class StoppedColumn(Column):
         self.name, self.shape, self.dtype, self.encoding = column.name, column.shape, column.dtype, column.encoding
         self._column = column
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         for block in self._column.blocks(1, start=start, stop=stop):
             if 2 * block.start >= self.rows:
                 raise Cancelled("stopped by the test")
@@ -123,9 +121,7 @@ class DrippingColumn(Column):
     def codec(self) -> Any:
         return self._column.codec
 
-    def blocks(
-        self, rows: int | None = None, *, start: int = 0, stop: int | None = None, reuse: bool = False
-    ) -> Iterator[Block]:
+    def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         return self._column.blocks(min(rows or self._most, self._most), start=start, stop=stop, reuse=reuse)
 
 

@@ -184,6 +184,29 @@ class FormatSuite:
                 extents = list(column.extents())
                 assert pickle.loads(pickle.dumps(extents)) == extents
 
+    def test_rows_beyond_the_end_are_cut_or_refused(self, sample: Sample, tmp_path: Path) -> None:
+        export = self._export(sample, tmp_path / "out")
+        with self._open(sample, export[self._name(sample)], export) as collection:
+            for column in collection.columns.values():
+                whole, rows = column.to_numpy(), column.rows
+                for start, stop in (
+                    (0, rows + 5),
+                    (rows - 1, rows + 1),
+                    (rows, rows + 9),
+                    (rows + 3, rows + 4),
+                    (-2, None),
+                ):
+                    pieces = [bits(block.decode()).tobytes() for block in column.blocks(start=start, stop=stop)]
+                    assert b"".join(pieces) == bits(whole[start:stop]).tobytes()
+                    assert bits(column[start:stop]).tobytes() == bits(whole[start:stop]).tobytes()
+                    assert collection.slice(start, stop).rows == len(range(collection.rows)[start:stop])
+                for bad in ([rows], [-rows - 1], np.array([0.5])):
+                    with pytest.raises(IndexError):
+                        column.take(bad)
+            if collection.records is not None:
+                many = len(collection.records)
+                assert len(list(collection.records.iterate(many - 1, many + 5))) == min(1, many)
+
     def test_how_the_rows_arrive_does_not_change_the_bytes(self, sample: Sample, tmp_path: Path) -> None:
         whole = self._export(sample, tmp_path / "whole")
         for rows in (1, 3):

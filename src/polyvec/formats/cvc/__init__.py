@@ -96,11 +96,10 @@ class CvcColumn(FileColumn):
             raise failure.error
         return out
 
-    def take(self, indices: Array) -> Array:
+    def _take(self, indices: Array) -> Array:
         """Rows by index; of chunks that can only be decoded whole each is decoded once."""
         if not any(map(self._is_whole, self._extents)):
-            return super().take(indices)
-        indices = np.asarray(indices, np.int64)
+            return super()._take(indices)
         out = np.empty((len(indices), *self.row_shape), self.dtype)
         owners = np.searchsorted(self._starts, indices, side="right") - 1
         for owner in np.unique(owners):
@@ -108,7 +107,7 @@ class CvcColumn(FileColumn):
             if self._is_whole(extent):
                 out[places] = self._decoded(extent)[indices[places] - extent.start]
             else:
-                out[places] = super().take(indices[places])
+                out[places] = super()._take(indices[places])
         return out
 
     def _is_whole(self, extent: Extent) -> bool:
