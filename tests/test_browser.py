@@ -68,6 +68,16 @@ def test_the_original_command_writes_the_three_files(folder: Path, tmp_path: Pat
         "dtype": "int8", "scale_factor": 127, "original_dtype": "float32"}  # fmt: skip
 
 
+def test_ids_are_in_the_records_of_an_export(tmp_path: Path):
+    ids = [7, 2**53 + 1, -3]
+    told = [*cards(2), {**cards(3)[2], "id": "own"}]
+    for given, records in ((pv.Collection.from_arrays(unit(3), ids=ids, records=told), None),
+                           (pv.Collection.from_arrays(unit(3), ids=ids), told)):  # fmt: skip
+        export_for_browser(given, tmp_path / "out", records=records)
+        held = load_browser_index(tmp_path / "out").records
+        assert [record["id"] for record in held] == [7, str(2**53 + 1), "own"] and held[2]["row id"] == -3
+
+
 def test_meta_json_keeps_to_our_schema_and_the_schema_is_that_of_the_code(folder: Path, tmp_path: Path):
     jsonschema = pytest.importorskip("jsonschema")
     kept = Path(__file__).parents[1] / "docs" / "formats" / "i8bin.schema.json"

@@ -33,6 +33,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
 from polyvec.core.format import Progress
+from polyvec.core.plain import plain, with_id
 from polyvec.core.records import Record as RecordMapping
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
@@ -115,7 +116,8 @@ def export_for_browser(
 
     ``input`` is a folder with mtg_embeddings.npy and mtg_meta.jsonl, a file of any format, a collection or an array
     of unit rows; ``records`` a path (JSONL, CSV, Parquet) or one mapping a row, each with name, set, image_url and
-    card_url. ``timestamp`` (now unless told) goes into the manifest; with it the same input gives the same bytes.
+    card_url. Ids go into the records as ``id``, those that JavaScript would round as text. ``timestamp`` (now unless
+    told) goes into the manifest; with it the same input gives the same bytes.
     `InputError` with its index at the first row or record that breaks a rule.
     """
     collection, inputs, owned = _open_input(input, records)
@@ -168,7 +170,9 @@ def _open_input(value: Any, records: Any) -> tuple[Collection, list[str], bool]:
         if records is not None:
             if isinstance(records, (str, os.PathLike)):
                 inputs.append(os.fspath(records))
-            attached = Collection(collection.columns, main=collection.main, close=collection.close if owned else None)
+            attached = Collection(
+                collection.columns, main=collection.main, ids=collection.ids, close=collection.close if owned else None
+            )
             collection = attach_records(attached, records)
     except BaseException:
         if owned:
@@ -227,14 +231,20 @@ def _write_meta(collection: Collection, sink: Sink) -> tuple[int, str]:
     head = {"version": VERSION, "quantization": quantization, "shape": [rows, dim], "records": []}
     put(_json(head)[:-2])
     assert collection.records is not None
-    for row, record in enumerate(collection.records):
+    for (row, record), held in zip(enumerate(collection.records), _ids(collection)):
         try:
             msgspec.convert(record, CardRecord)
         except msgspec.ValidationError as error:
             raise InputError(f"record {row} breaks the contract of {META}: {_lower(str(error))}") from None
-        put((b",\n" if row else b"\n") + _json(record))
+        put((b",\n" if row else b"\n") + _json(with_id(record, held)))
     put(b"\n]}\n")
     return sink.size, digest.hexdigest()
+
+
+def _ids(collection: Collection, step: int = 4096) -> Iterator[Any]:
+    for start in range(0, collection.rows, step):
+        stop = min(start + step, collection.rows)
+        yield from [None] * (stop - start) if collection.ids is None else map(plain, collection.ids[start:stop])
 
 
 def _json(value: Any, indent: int | None = None) -> bytes:

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { asText, safeAddress } from "../../src/polyvec/web/page/dom.js";
+import { asEnd, asFact, asFieldNumber, asNumber, asText, safeAddress } from "../../src/polyvec/web/page/dom.js";
 import { maskOf } from "../../src/polyvec/web/page/filters.js";
 import { readState, writeState } from "../../src/polyvec/web/page/state.js";
 import { fold, matchNames } from "../../src/polyvec/web/page/store.js";
@@ -16,7 +16,7 @@ test("every state survives its address", () => {
     const filters = {};
     for (const name of odd.slice(1)) if (next() < 0.2) filters[name] = [pick(odd), pick(odd)];
     const state = {
-      row: pick([null, 0, 17, 99999]), q: pick(odd), hit: pick([null, 3]), k: pick([1, 20, 40, 500]),
+      row: pick([null, 0, 17, 99999]), id: pick([null, ...odd]), q: pick(odd), hit: pick([null, 3]), k: pick([1, 20, 40, 500]),
       color: pick(odd), filters, view: pick([null, [0.25, 0.5, 4], [0.1, 0.9, 12.5]]),
     };
     assert.deepEqual(readState(writeState(state, "kind"), "kind"), state);
@@ -25,7 +25,7 @@ test("every state survives its address", () => {
 
 test("a foreign address gives a state, never an error", () => {
   const start = readState("", "kind");
-  assert.deepEqual(start, { row: null, q: "", hit: null, k: 20, color: "kind", filters: {}, view: null });
+  assert.deepEqual(start, { row: null, id: null, q: "", hit: null, k: 20, color: "kind", filters: {}, view: null });
   assert.equal(writeState(start, "kind"), "");
   for (const hash of ["#row=-1", "#row=x", "#row=1e9", "#row=", "#view=1,2", "#view=a,b,c", "#view=0,0,0", "#k=0x10", "#%", "#results"]) {
     const state = readState(hash, "kind");
@@ -67,4 +67,31 @@ test("only http and https are linked to", () => {
 
 test("values of records become text", () => {
   assert.deepEqual([null, undefined, 0, false, ["a", [1]], { a: 1 }, "<b>"].map(asText), ["", "", "0", "false", "a, 1", '{"a":1}', "<b>"]);
+});
+
+test("a missing value is not written, a small or large number is not rounded away, a year has no comma", () => {
+  assert.deepEqual([NaN, 0, 1234567, -0.5, 0.00001234, 1e-30, 1e20, 1234.5678].map(asNumber), ["", "0", "1,234,567", "-0.5", "0.00001234", "1e-30", "100000000000000000000", "1,234.57"]);
+  assert.equal(asFieldNumber({ plain: true }, 1995), "1995");
+  assert.equal(asFieldNumber({ plain: false }, 1995), "1,995");
+  assert.deepEqual([1995.5, 0.1 + 0.2, 123456.78, 1995, true, null].map(asFact), ["1995.5", "0.3", "123456.78", "1995", "true", ""]);
+  assert.equal(asFact("x".repeat(10000)).length, 2001);
+});
+
+test("the written ends of a range hold everything between them", () => {
+  const next = random(9);
+  for (let i = 0; i < 2000; i++) {
+    const value = (next() - 0.5) * 10 ** Math.floor((next() - 0.5) * 60);
+    assert.ok(Number(asEnd(value, false)) <= value && Number(asEnd(value, true)) >= value, String(value));
+    assert.ok(Math.abs(Number(asEnd(value, true)) - value) <= 2e-5 * Math.abs(value), String(value));
+  }
+  assert.deepEqual([asEnd(0, false), asEnd(-7, true), asEnd(1995, true), asEnd(0.5, false)], ["0", "-7", "1995", "0.5"]);
+});
+
+test("ids are found: the one that was typed first, then names, then ids that begin with it", () => {
+  const names = ["the 42", "x", "y", "42 ways"];
+  const ids = ["7", "420", "42", "a"];
+  const found = (text) => matchNames(names, names.map(fold), text, 9, ids).map(({ id }) => id);
+  assert.deepEqual(found("42"), ["42", "a", "7", "420"]);
+  assert.deepEqual(found("A"), ["a"]);
+  assert.deepEqual(found("9007199254740993"), []);
 });

@@ -247,6 +247,97 @@ def test_colour_and_filter_by_field(tab: Any, address: str):
     assert not tab.problems
 
 
+def plain_site(tmp_path: Path, **given: Any) -> Path:
+    rng = np.random.default_rng(1)
+    return publish(
+        Collection.from_arrays(rng.standard_normal((40, 8)).astype(np.float32), **given), tmp_path / "p"
+    ).page.parent
+
+
+def text_of(tab: Any) -> str:
+    """All that is written on the page, details of a result and the tip of a point included."""
+    tab.click("#results .hit")
+    tab.wait_for_selector("#results li.open")
+    point = tab.evaluate("polyvec.page.map.place(5)")
+    box = tab.query_selector("#map").bounding_box()
+    tab.mouse.move(box["x"] + point[0], box["y"] + point[1])
+    tab.wait_for_selector("#tip:not([hidden])")
+    return tab.inner_text("body")
+
+
+NOTHING = re.compile(r"\b(null|undefined|NaN|None)\b|\[object")
+
+
+@pytest.mark.parametrize("kind", ["bare", "ids", "words", "odd"])
+def test_what_is_not_there_is_not_written(tab: Any, tmp_path: Path, kind: str):
+    odd = [
+        {
+            "kind": None,
+            "score": float("nan") if i == 5 else i,
+            "deep": {"a": [None, {"b": True}]},
+            "blank": "",
+            "off": False,
+        }
+        for i in range(40)
+    ]
+    given = {"bare": {}, "ids": {"ids": list(range(40))}, "words": {"vocab": [f"w{i}" for i in range(40)]},
+             "odd": {"records": odd}}[kind]  # fmt: skip
+    with chromium.serving(plain_site(tmp_path, **given)) as address:
+        ready(tab, f"{address}#row=5&color=score")
+        results(tab)
+        shown = text_of(tab).replace('{"a":[null,{"b":true}]}', "")  # a nested record is shown as it is
+        assert not NOTHING.search(shown), NOTHING.search(shown)
+        name = {"bare": "Row 5", "ids": "5", "words": "w5", "odd": "Row 5"}[kind]
+        assert tab.inner_text("#subject h2") == name and tab.inner_text("#tip").split("\n")[0]
+        if kind == "odd":
+            facts = tab.inner_text("#subject .facts")
+            assert "off" in facts and "false" in facts and "blank" not in facts and "kind" not in facts
+    assert not tab.problems
+
+
+def test_an_id_is_shown_found_and_linked_to(tab: Any, tmp_path: Path):
+    big = 2**60
+    ids = [big + i for i in range(40)]
+    site = plain_site(tmp_path, ids=ids, records=[{"name": f"N{i}", "kind": "ab"[i % 2]} for i in range(40)])
+    with chromium.serving(site) as address:
+        ready(tab, address)
+        tab.fill("#find", str(big + 7))
+        tab.wait_for_selector("#suggestions li")
+        tab.keyboard.press("Enter")
+        until(tab, "document.querySelector('#subject h2')?.innerText === 'N7'")
+        assert str(big + 7) in tab.inner_text("#subject .facts")
+        until(tab, "id => location.hash.includes('id=' + id)", str(big + 7))
+        # The address of an older order of rows still leads to the same record.
+        tab.goto("about:blank")
+        ready(tab, f"{address}#row=3&id={big + 9}")
+        until(tab, "document.querySelector('#subject h2')?.innerText === 'N9'")
+        until(tab, "location.hash.includes('row=9')")
+        tab.goto("about:blank")
+        ready(tab, f"{address}#id=absent")
+        until(tab, "document.querySelector('#status').textContent.includes('no row with the id absent')")
+    assert not tab.problems
+
+
+def test_a_range_shows_its_true_ends_and_years_as_years(tab: Any, tmp_path: Path):
+    told = [{"name": f"N{i}", "year": 1990 + i if i else 1066, "score": i / 7, "cost": 1000.5 * i} for i in range(40)]
+    with chromium.serving(plain_site(tmp_path, records=told)) as address:
+        ready(tab, f"{address}#color=year")
+        ends = [tab.get_attribute(f"[aria-label='{name}']", "placeholder") for name in ("year from", "year to")]
+        assert ends == ["1066", "2029"]
+        assert tab.inner_text("#legend").split() == ["1066", "2029"]
+        for name, count in (("year", 40), ("score", 40), ("cost", 40)):
+            for end in ("from", "to"):
+                box = f"[aria-label='{name} {end}']"
+                tab.fill(box, tab.get_attribute(box, "placeholder"))
+                tab.press(box, "Tab")
+            until(tab, "n => document.querySelector('#filtered').textContent === `${n} left`", count)
+            tab.click("#clear")
+        tab.fill("[aria-label='score to']", str(3 / 7))
+        tab.press("[aria-label='score to']", "Tab")
+        until(tab, "document.querySelector('#filtered').textContent === '4 left'")
+    assert not tab.problems
+
+
 def test_keyboard_only(tab: Any, address: str):
     ready(tab, address)
     tab.keyboard.press("/")

@@ -13,9 +13,10 @@ import polyvec as pv
 from polyvec.cli import run
 from polyvec.core.collection import Collection
 from polyvec.web.assets import asset_files, bundle, module_order, single_html, site_html
+from polyvec.web.fields import MISSING, survey
 from polyvec.web.projection import project, to_points
 from polyvec.web.publish import publish, publish_single_file
-from polyvec.web.site import MISSING, Entries, Roles, survey
+from polyvec.web.site import Entries, Roles
 
 
 def rows(count: int = 30, dim: int = 16, *, seed: int = 0) -> np.ndarray:
@@ -66,6 +67,91 @@ def test_words_ids_and_nothing_are_enough(tmp_path: Path):
     ):
         publish(c, tmp_path / "site", overwrite=True)
         assert (tmp_path / "site" / "data" / "names.txt").read_text().split("\n")[:3] == names
+
+
+def test_ids_are_the_names_where_records_have_none_and_are_never_dropped(tmp_path: Path):
+    told = [{"kind": "a"}, {"name": "Named", "kind": "b"}, {"id": 9, "name": ""}, {"id": "w"}]
+    for ids, shown in (
+        (["x", "y", "z", "w"], ["x", "y", "z", "w"]),
+        ([1, -2, 2**62 + 1, 4], [1, -2, str(2**62 + 1), 4]),
+    ):
+        c = Collection.from_arrays(rows(4), records=told, ids=ids)
+        publish(c, tmp_path / "site", overwrite=True)
+        data = tmp_path / "site" / "data"
+        about = json.loads((data / "site.json").read_bytes())
+        assert json.loads((data / about["ids"]).read_bytes()) == [str(i) for i in ids]  # text: JavaScript rounds none
+        names = [str(ids[0]), "Named", str(ids[2]), str(ids[3])]
+        assert (data / "names.txt").read_text().splitlines() == names
+        held = json.loads((data / "records/0.json").read_bytes())
+        last = {"id": "w"} if ids[3] == "w" else {"id": "w", "row id": 4}
+        assert held == [{**told[0], "id": shown[0]}, {**told[1], "id": shown[1]}, {**told[2], "row id": shown[2]}, last]
+    publish(Collection.from_arrays(rows(2), ids=[7, 8]), tmp_path / "only")
+    assert json.loads((tmp_path / "only/data/site.json").read_bytes())["ids"] == "names.txt"
+    words = Collection.from_arrays(rows(2), vocab=["a", "b"], ids=[7, 8])
+    publish(words, tmp_path / "words")
+    assert json.loads((tmp_path / "words/data/records/0.json").read_bytes())[1] == {"word": "b", "id": 8}
+    page = publish_single_file(words, tmp_path / "one.html").page
+    assert 'data-file="ids.json"' in page.read_text()
+
+
+def test_whole_numbers_that_javascript_rounds_are_text(tmp_path: Path):
+    told = [{"n": 2**53 - 1, "big": 2**53 + 1, "deep": {"x": [-(2**60)]}, "far": float("inf"), "no": float("nan")}]
+    publish(Collection.from_arrays(rows(1), records=told), tmp_path / "site")
+    (held,) = json.loads((tmp_path / "site/data/records/0.json").read_bytes())
+    assert held == {"n": 2**53 - 1, "big": str(2**53 + 1), "deep": {"x": [str(-(2**60))]}, "far": "∞", "no": None}
+
+
+def test_roles_are_found_where_the_first_record_lacks_them(tmp_path: Path):
+    told = [{}, {"title": None}, {"title": "T", "url": "https://e.example"}]
+    publish(Collection.from_arrays(rows(3), records=told), tmp_path / "site")
+    about = json.loads((tmp_path / "site/data/site.json").read_bytes())
+    assert about["roles"] == {"name": "title", "link": "url"}
+    assert (tmp_path / "site/data/names.txt").read_text() == "\n\nT\n"
+
+
+def column_of(folder: Path, name: str) -> tuple[dict, np.ndarray]:
+    """A field as the page reads it."""
+    about = next(f for f in json.loads((folder / "data/site.json").read_bytes())["fields"] if f["name"] == name)
+    return about, np.frombuffer((folder / "data" / about["file"]).read_bytes(), "<f8" if about["wide"] else "<f4")
+
+
+NUMBERS = {
+    "outliers": [*np.arange(100.0), -1e6, 1e6],
+    "years": [1900 + i % 100 for i in range(100)] + [3, 2400],
+    "tenths": [i / 10 for i in range(-50, 52)],
+    "gaps": [None if i % 3 else float("nan") if i % 2 else i * 1.5 for i in range(102)],
+    "huge": [(-1) ** i * 1e300 * (i + 1) for i in range(102)],
+    "tiny": [1e-300 * i for i in range(102)],
+    "seconds": [1_700_000_000 + i for i in range(102)],
+    "infinite": [float("inf"), float("-inf"), *range(100)],
+    "numpy": [np.float32(i) / np.float32(7) for i in range(102)],
+}
+
+
+@pytest.mark.parametrize("values", NUMBERS.values(), ids=NUMBERS.keys())
+def test_a_range_reaches_every_row_and_counts_as_a_plain_computation_does(tmp_path: Path, values: list):
+    c = Collection.from_arrays(rows(102), records=[{"x": v} for v in values])
+    about, column = column_of(publish(c, tmp_path / "site").page.parent, "x")
+    known = [float(v) for v in values if v is not None and v == v]
+    finite = [v for v in known if np.isfinite(v)]
+    assert (about["low"], about["high"]) == (min(finite), max(finite)) and about["low"] <= about["ramp"][0]
+    (field,) = survey(Entries(c, Roles(c)))
+    for low in (about["low"], *finite[:3]):
+        for high in (about["high"], *finite[-3:]):
+            plain = sum(low <= v <= high for v in known)
+            assert int(((column >= low) & (column <= high)).sum()) == plain  # what the page computes
+            assert int(field.chosen([f"{low!r}..{high!r}"]).sum()) == plain  # what the server does
+    assert int(field.chosen([f"{about['low']!r}..{about['high']!r}"]).sum()) == len(finite)
+
+
+def test_years_ids_and_codes_have_no_thousands_separators():
+    told = [
+        {"year": 1900 + i, "user_id": 10**6 + i, "zipCode": 10000 + i, "born": 1000 + i, "price": 9_990 + i, "m": i / 7}
+        for i in range(50)
+    ]
+    c = Collection.from_arrays(rows(50), records=told)
+    told_plain = {f.name: f.about("")["plain"] for f in survey(Entries(c, Roles(c)))}
+    assert told_plain == {"year": True, "user_id": True, "zipCode": True, "born": True, "price": False, "m": False}
 
 
 def test_codes_that_keep_the_rules_are_published_as_they_are(tmp_path: Path):

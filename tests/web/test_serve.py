@@ -115,6 +115,33 @@ def test_names_and_records(asked):
     assert asked("api/records?rows=7,299").json()["records"] == [sample().records[7], sample().records[299]]
 
 
+@pytest.mark.parametrize("listed", [300_000, 100])
+def test_ids_are_told_searched_and_never_rounded(monkeypatch, listed: int):
+    monkeypatch.setattr("polyvec.web.served.MOST_LISTED", listed)
+    big = 2**53
+    served = ServedCollection(
+        Collection.from_arrays(vectors(), ids=[big + i if i else 5 for i in range(ROWS)]), points=60
+    )
+    web = client(served)
+
+    def asked(path: str) -> Any:
+        return web.get(f"/c/{served.id}/api/{path}").json()
+
+    expected = [{"row": 0, "id": 5, "name": "5"}, {"row": 7, "id": str(big + 7), "name": str(big + 7)}]
+    assert asked("names?rows=0,7")["names"] == expected
+    assert asked(f"names?id={big + 7}")["names"] == expected[1:] and asked("names?id=6")["names"] == []
+    assert asked("records?rows=0,7")["records"] == [{"id": 5}, {"id": str(big + 7)}]
+    assert asked(f"names?q={big + 299}")["names"][0]["row"] == 299  # the last row is in every sample
+    hit = asked("search?row=7&k=1")["hits"][0]
+    assert (hit["row"], hit["id"]) == (7, str(big + 7))
+
+
+def test_rows_without_records_or_ids_answer_with_nothing_made_up():
+    served = ServedCollection(Collection.from_arrays(vectors()))
+    assert served.named([3]) == [{"row": 3, "name": ""}] and served.records([3]) == [{}]
+    assert set(served.search(row=3, k=1)[0]) == {"row", "score"} and served.identified("3") == []
+
+
 @pytest.mark.parametrize(
     "path",
     [

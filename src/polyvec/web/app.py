@@ -82,6 +82,8 @@ class _Pages:
         given = request.query_params
         if "rows" in given:
             return await self._reply(lambda: {"names": self.served.named(_numbers(given["rows"]))})
+        if "id" in given:
+            return await self._reply(lambda: {"names": self.served.identified(given["id"][:MOST_TEXT])})
         text, limit = given.get("q", "")[:MOST_TEXT], min(_number(given.get("limit", "12")), 50)
         return await self._reply(lambda: {"names": self.served.suggest(text, limit)})
 

@@ -18,16 +18,18 @@ from polyvec.codecs.levels import Codes, bad_rows, quantize_rows
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.core.plain import as_text
 from polyvec.core.sinks import TEMP_SUFFIX, Sink
 from polyvec.formats.i8bin import CODEC
 from polyvec.web.assets import asset_files, read_asset, single_html, site_html
+from polyvec.web.fields import survey
 from polyvec.web.projection import project
-from polyvec.web.site import Entries, Roles, survey
+from polyvec.web.site import Entries, Roles
 
 PER_SHARD = 256  # records a file: what a page of results fetches stays small
 MOST_BYTES = 2**31 - 2**20  # what a browser's kernel can address
 MOST_SINGLE = 64 << 20
-EMBEDDINGS = "embeddings.i8bin"
+EMBEDDINGS, NAMES, IDS = "embeddings.i8bin", "names.txt", "ids.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +133,27 @@ def write_data(
     shelf.put(EMBEDDINGS, _codes(collection, digest, progress))
     plane = project(collection.vectors, method=projection)
     shelf.put("map.bin", [plane.points.astype("<u2").tobytes()])
-    names: list[bytes] = []
+    names: list[str] = []
+    ids: list[str] = []
     for start in range(0, rows, PER_SHARD):
-        shard = list(entries.records(start, min(start + PER_SHARD, rows)))
-        names.extend(entries.name(record, start + i).encode() for i, record in enumerate(shard))
-        shelf.put(f"records/{start // PER_SHARD}.json", [_json(shard)])
-    shelf.put("names.txt", [b"\n".join(names), b"\n"])
+        shard = list(entries.read(start, min(start + PER_SHARD, rows)))
+        names.extend(entry.name for entry in shard)
+        ids.extend(as_text(entry.id) for entry in shard)
+        shelf.put(f"records/{start // PER_SHARD}.json", [_json([entry.record for entry in shard])])
+    shelf.put(NAMES, [_text("\n".join(names)), b"\n"])
+    held = None
+    if collection.ids is not None:
+        held = NAMES if ids == names else IDS  # the page reads them once where names are ids
+        if held == IDS:
+            shelf.put(IDS, [_json(ids)])
     fields = []
     for number, field in enumerate(survey(entries)):
         file = f"field-{number}.bin"
-        shelf.put(file, [field.column.astype("<u2" if field.kind == "category" else "<f4").tobytes()])
+        shelf.put(file, [field.packed()])
         fields.append(field.about(file))
     site = {
         "version": 1, "title": title, "source": "static", "rows": rows, "dim": collection.dim, "roles": entries.roles,
-        "fields": fields, "map": {"file": "map.bin", "points": rows, "note": plane.note},
+        "ids": held, "fields": fields, "map": {"file": "map.bin", "points": rows, "note": plane.note},
         "records": {"per": PER_SHARD, "folder": "records"},
         "embeddings": {"file": EMBEDDINGS, "sha256": digest.hexdigest()},
     }  # fmt: skip
@@ -204,7 +213,11 @@ class _Below:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return _text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "replace")  # half a surrogate pair, which JSON can spell, is no text
 
 
 def _refuse_folder(target: Path, overwrite: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError, PolyvecError
+from polyvec.core.plain import as_text
 from polyvec.neighbors.search import search
+from polyvec.web.fields import Field, survey
 from polyvec.web.projection import Plane, project, unit_rows
-from polyvec.web.site import Entries, Field, Roles, as_text, survey
+from polyvec.web.site import Entries, Entry, Roles
 
 MOST_POINTS = 100_000  # points of the map; of larger collections an even sample is shown
 MOST_LISTED = 300_000  # rows whose names and fields are held; of larger collections those of the sample
@@ -58,18 +60,16 @@ class ServedCollection:
         self.listed = None if collection.rows <= MOST_LISTED else self.sample
         self.plane: Plane = project(column, self.sample)
         self.fields: list[Field] = survey(self.entries, self.listed)
-        self.names, self.folded = self._read_names()
+        self.names, self.ids = self._read_names()
+        self.folded = [fold(name) for name in self.names]
 
-    def _read_names(self) -> tuple[list[str], list[str]]:
-        rows = range(self.collection.rows) if self.listed is None else self.listed
-        if self.listed is None:
-            names = [self.entries.name(r, i) for i, r in enumerate(self.entries.records(0, self.collection.rows))]
-        else:
-            names = [self._name(int(row)) for row in rows]
-        return names, [fold(name) for name in names]
-
-    def _name(self, row: int) -> str:
-        return self.entries.name(next(iter(self.entries.records(row, row + 1))), row)
+    def _read_names(self) -> tuple[list[str], list[Any] | None]:
+        """Names, and ids where the collection has some, of the rows that are listed."""
+        rows = self.collection.rows
+        some: Iterator[Entry]
+        some = self.entries.read(0, rows) if self.listed is None else (self.entries.one(int(r)) for r in self.listed)
+        read = [(entry.name, entry.id) for entry in some]
+        return [name for name, _ in read], [given for _, given in read] if self.collection.ids is not None else None
 
     # -- the files of data/
 
@@ -83,12 +83,8 @@ class ServedCollection:
             return self.sample.astype("<u4").tobytes()
         for number, field in enumerate(self.fields):
             if name == f"field-{number}.bin":
-                return self._of_points(field).astype("<u2" if field.kind == "category" else "<f4").tobytes()
+                return field.packed(None if self.listed is not None else self.sample)
         return None
-
-    def _of_points(self, field: Field) -> NDArray[Any]:
-        column: NDArray[Any] = field.column
-        return column if self.listed is not None or self.sample is None else column[self.sample]
 
     def site(self) -> dict[str, Any]:
         """What site.json says."""
@@ -102,38 +98,65 @@ class ServedCollection:
         return {
             "version": 1, "title": self.title, "source": "server", "rows": self.collection.rows,
             "dim": self.collection.dim, "roles": self.entries.roles, "format": self.collection.format,
-            "fields": [f.about(f"field-{i}.bin") for i, f in enumerate(self.fields)], "map": about,
+            "ids": None if self.ids is None else "names", "fields": [f.about(f"field-{i}.bin") for i, f in enumerate(self.fields)], "map": about,
             "records": {"per": 1, "folder": ""}, "text_query": self.embed is not None,
         }  # fmt: skip
 
     # -- questions
 
     def suggest(self, text: str, limit: int) -> list[dict[str, Any]]:
-        """Rows whose names begin with the text, hold a word that does, hold it, or hold its words in any order."""
-        wanted = fold(text.strip())
+        """Rows whose id is the text, or whose names begin with it, hold a word that does, hold it, or its words in any
+        order; then those whose ids begin with it."""
+        exact, wanted = text.strip(), fold(text.strip())
         words = wanted.split()
-        ranks: tuple[list[int], ...] = ([], [], [], [])
+        ranks: tuple[list[int], ...] = ([], [], [], [], [], [])
         for at, name in enumerate(self.folded if wanted else []):
+            held = "" if self.ids is None else as_text(self.ids[at])
             place = name.find(wanted)
-            if place < 0 and (len(words) < 2 or not all(word in name for word in words)):
+            if held == exact:
+                rank = 0
+            elif place >= 0:
+                rank = 1 if place == 0 else 3 if name[place - 1].isalnum() else 2
+            elif len(words) > 1 and all(word in name for word in words):
+                rank = 4
+            elif held.startswith(exact):
+                rank = 5
+            else:
                 continue
-            rank = ranks[3 if place < 0 else 0 if place == 0 else 2 if name[place - 1].isalnum() else 1]
-            if len(rank) < limit:
-                rank.append(at)
-            if len(ranks[0]) >= limit:
+            if len(ranks[rank]) < limit:
+                ranks[rank].append(at)
+            if self.ids is None and len(ranks[1]) >= limit:
                 break
         found = [at for rank in ranks for at in rank][:limit]
-        return [{"row": at if self.listed is None else int(self.listed[at]), "name": self.names[at]} for at in found]
+        return [self._told(at if self.listed is None else int(self.listed[at]), at) for at in found]
 
     def named(self, rows: list[int]) -> list[dict[str, Any]]:
-        """Names of some rows."""
+        """Names of some rows, and ids where there are some."""
         self._refuse(rows)
-        return [{"row": r, "name": self.names[r] if self.listed is None else self._name(r)} for r in rows]
+        return [self._told(row, row if self.listed is None else None) for row in rows]
+
+    def identified(self, given: str) -> list[dict[str, Any]]:
+        """The first row with this id; none where there is none."""
+        step = 65536
+        for start in range(0, self.collection.rows if self.ids is not None else 0, step):
+            ids = self.entries.ids(start, min(start + step, self.collection.rows))
+            row = next((start + i for i, held in enumerate(ids) if as_text(held) == given), None)
+            if row is not None:
+                return self.named([row])
+        return []
+
+    def _told(self, row: int, at: int | None) -> dict[str, Any]:
+        """A row, its name and its id; ``at`` is its place in the lists, None where it is not in them."""
+        entry = self.entries.one(row) if at is None else None
+        name = entry.name if entry is not None else self.names[at or 0]
+        if self.ids is None:
+            return {"row": row, "name": name}
+        return {"row": row, "id": entry.id if entry is not None else self.ids[at or 0], "name": name}
 
     def records(self, rows: list[int]) -> list[Any]:
-        """Records of some rows."""
+        """Records of some rows; the id is among their fields where there are ids."""
         self._refuse(rows)
-        return [next(iter(self.entries.records(row, row + 1))) for row in rows]
+        return [self.entries.one(row).record for row in rows]
 
     def _refuse(self, rows: list[int]) -> None:
         if len(rows) > MOST_ROWS or any(not 0 <= row < self.collection.rows for row in rows):
@@ -167,7 +190,13 @@ class ServedCollection:
         mask = self._mask(filters or {})
         hits = search(self.collection, query[None], k, METRIC, where=mask, column=self.collection.main, progress=watch)
         found = zip(hits.rows[0].tolist(), hits.scores[0].tolist())
-        return [{"row": row, "score": score} for row, score in found if row >= 0 and score == score]
+        return [self._hit(row, score) for row, score in found if row >= 0 and score == score]
+
+    def _hit(self, row: int, score: float) -> dict[str, Any]:
+        if self.ids is None:
+            return {"row": row, "score": score}
+        held = self.ids[row] if self.listed is None else self.entries.ids(row, row + 1)[0]
+        return {"row": row, "id": held, "score": score}
 
     def _mask(self, filters: Mapping[str, list[str]]) -> NDArray[np.bool_] | None:
         by_name = {field.name: field for field in self.fields}

@@ -40,9 +40,18 @@ export function rampColor(part) {
 }
 
 /**
+ * The numbers between which a field's colours change.
+ * @param {import("./store.js").Field} field
+ * @returns {[number, number]}
+ */
+export function rampOf(field) {
+  return field.ramp ?? [field.low ?? 0, field.high ?? 1];
+}
+
+/**
  * A colour number for every point and the colours they stand for.
  * @param {import("./store.js").Field | undefined} field
- * @param {Uint16Array | Float32Array | undefined} column
+ * @param {import("./store.js").Values | undefined} column
  * @param {number} count
  * @returns {{codes: Uint8Array, colors: string[]}}
  */
@@ -55,8 +64,8 @@ export function paint(field, column, count) {
     return { codes, colors: [...PALETTES[theme()], OTHER[theme()]] };
   }
   const steps = 63;
-  const low = field.low ?? 0;
-  const span = (field.high ?? 1) - low || 1;
+  const [low, high] = rampOf(field);
+  const span = high - low || 1;
   for (let i = 0; i < count; i++) {
     codes[i] = Number.isNaN(column[i]) ? steps + 1 : Math.round(Math.min(1, Math.max(0, (column[i] - low) / span)) * steps);
   }

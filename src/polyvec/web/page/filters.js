@@ -1,11 +1,11 @@
 // Colouring and filtering by field.
-import { categoryColor, rampColor } from "./colors.js";
-import { asNumber, make } from "./dom.js";
+import { categoryColor, rampColor, rampOf } from "./colors.js";
+import { asEnd, asFieldNumber, asNumber, make } from "./dom.js";
 
 /**
  * @typedef {import("./store.js").Field} Field
  * @typedef {import("./store.js").Filters} Filters
- * @typedef {Map<string, Uint16Array | Float32Array>} Columns
+ * @typedef {Map<string, import("./store.js").Values>} Columns
  */
 
 const LISTED = 40;
@@ -60,8 +60,11 @@ export function showLegend(box, field, filters, onFilter) {
       paper.fillStyle = rampColor(i / 63);
       paper.fillRect(i, 0, 1, 1);
     }
-    const ends = make("div", { className: "ends" }, make("span", {}, asNumber(field.low ?? 0)), make("span", {}, asNumber(field.high ?? 0)));
-    return box.append(ramp, ends);
+    const [first, last] = rampOf(field);
+    // The colours of the ends stand for everything beyond them too.
+    const from = `${first > (field.low ?? first) ? "≤ " : ""}${asFieldNumber(field, first)}`;
+    const to = `${last < (field.high ?? last) ? "≥ " : ""}${asFieldNumber(field, last)}`;
+    return box.append(ramp, make("div", { className: "ends" }, make("span", {}, from), make("span", {}, to)));
   }
   const chosen = filters[field.name] ?? [];
   const items = (field.values ?? []).slice(0, LISTED).map((value, code) => {
@@ -108,8 +111,8 @@ export function showFilters(box, fields, filters, onFilter) {
     ...fields.map((field) => {
       if (field.kind === "number") {
         const [low, high] = (filters[field.name]?.[0] ?? "..").split("..");
-        const from = make("input", { type: "number", step: "any", value: low, placeholder: asNumber(field.low ?? 0), "aria-label": `${field.name} from` });
-        const to = make("input", { type: "number", step: "any", value: high, placeholder: asNumber(field.high ?? 0), "aria-label": `${field.name} to` });
+        const from = make("input", { type: "number", step: "any", value: low, placeholder: asEnd(field.low ?? 0, false), "aria-label": `${field.name} from` });
+        const to = make("input", { type: "number", step: "any", value: high, placeholder: asEnd(field.high ?? 0, true), "aria-label": `${field.name} to` });
         const change = () => set(field.name, from.value || to.value ? [`${from.value}..${to.value}`] : []);
         from.addEventListener("change", change);
         to.addEventListener("change", change);

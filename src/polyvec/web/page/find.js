@@ -52,10 +52,13 @@ export function setUpFind(input, list, { suggest, rows, onRow, onText }) {
     const found = await suggest(SHOWN, text).catch(() => []);
     if (mine !== turn || document.activeElement !== input) return;
     const numbered = /^#?\d{1,12}$/.test(text) ? Number(text.replace("#", "")) : -1;
-    const named = found.filter(({ row }) => row !== numbered);
-    const items = named.map(({ row, name }) => ({ act: () => onRow(row), body: emphasise(name, text), note: `#${row}` }));
-    if (numbered >= 0 && numbered < rows) items.push({ act: () => onRow(numbered), body: [`Row ${numbered}`], note: `#${numbered}` });
-    const lines = items.map(({ body, note }) => [make("span", {}, ...body), make("small", {}, note)]);
+    const items = found.map(({ row, id, name }) => ({
+      act: () => onRow(row),
+      body: emphasise(name || `Row ${row}`, text),
+      note: id === undefined || id === name ? `#${row}` : `${id.slice(0, 24)} · #${row}`,
+    }));
+    if (numbered >= 0 && numbered < rows && !found.some(({ row }) => row === numbered)) items.push({ act: () => onRow(numbered), body: [`Row ${numbered}`], note: `#${numbered}` });
+    const lines = items.map(({ body, note }) => [make("span", { dir: "auto" }, ...body), make("small", {}, note)]);
     choices = items.map(({ act }) => act);
     if (onText) {
       lines.unshift([make("span", {}, `Search by meaning: “${text}”`)]);

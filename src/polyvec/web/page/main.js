@@ -1,7 +1,7 @@
 // The page: opens the collection, then keeps map, results, filters and address in step with one state.
 import { EmbeddingError } from "../client/format.js";
 import { paint, theme, token } from "./colors.js";
-import { asNumber, byId, make } from "./dom.js";
+import { asFieldNumber, asNumber, byId, make } from "./dom.js";
 import { maskOf, showFilters, showLegend } from "./filters.js";
 import { setUpFind } from "./find.js";
 import { ScatterMap } from "./map.js";
@@ -105,7 +105,7 @@ class Page {
       suggest: this.store.suggest,
       rows: site.rows,
       onRow: (row) => this.ask(row),
-      onText: site.text_query ? (text) => this.go({ q: text, row: null, hit: null, k: START_K }) : undefined,
+      onText: site.text_query ? (text) => this.go({ q: text, row: null, id: null, hit: null, k: START_K }) : undefined,
     });
     const color = byId("color");
     color.replaceChildren(make("option", { value: "" }, "nothing"), ...site.fields.map((f) => make("option", { value: f.name }, f.name)));
@@ -142,7 +142,21 @@ class Page {
 
   /** Ask for the neighbours of a row. @param {number} row */
   ask(row) {
-    this.go({ row, q: "", hit: null, k: START_K });
+    this.go({ row, id: null, q: "", hit: null, k: START_K });
+  }
+
+  /**
+   * Let row and id of the state name the same row. Where they do not the id is right: it outlives another order of rows.
+   * @param {number} turn
+   */
+  async settle(turn) {
+    const { row, id } = this.state;
+    if (!this.site.ids || (row === null && id === null) || (row !== null && row >= this.site.rows)) return;
+    const held = row === null ? undefined : await this.store.idOf(row);
+    const at = id === null || held === id ? row : await this.store.rowOf(id);
+    if (turn !== this.turn) return;
+    this.state = { ...this.state, row: at, id: id ?? held ?? null };
+    if (at !== -1) history.replaceState(null, "", writeState(this.state, this.startColor) || location.pathname + location.search);
   }
 
   /** A new state with an address of its own. @param {Partial<State>} change */
@@ -176,8 +190,11 @@ class Page {
 
   async render() {
     const turn = ++this.turn;
-    const { state, site } = this;
+    const { site } = this;
     try {
+      await this.settle(turn);
+      if (turn !== this.turn) return;
+      const { state } = this;
       await this.recolor();
       const mask = await this.filter();
       if (turn !== this.turn) return;
@@ -212,7 +229,7 @@ class Page {
     const { state, site, store } = this;
     const status = byId("status");
     const subject = byId("subject");
-    const over = () => this.go({ row: null, q: "", hit: null, k: START_K });
+    const over = () => this.go({ row: null, id: null, q: "", hit: null, k: START_K });
     if (state.row === null && !state.q) {
       subject.hidden = true;
       status.replaceChildren();
@@ -222,10 +239,11 @@ class Page {
       if (turn === this.turn) showStart(byId("results"), rows.map((row, i) => ({ row, name: names[i] })), (row) => this.ask(row), !!site.text_query);
       return;
     }
-    if (state.row !== null && state.row >= site.rows) {
+    if (state.row !== null && (state.row < 0 || state.row >= site.rows)) {
       subject.hidden = true;
       this.shown = [];
-      status.textContent = `There is no row ${asNumber(state.row)}: this collection has ${asNumber(site.rows)} rows.`;
+      const wanted = state.row < 0 ? `with the id ${state.id}` : asNumber(state.row);
+      status.textContent = `There is no row ${wanted}: this collection has ${asNumber(site.rows)} rows.`;
       return;
     }
     if (state.row !== null) {
@@ -335,7 +353,7 @@ class Page {
     if (this.hovered !== point) return;
     const field = this.site.fields.find((f) => f.name === this.state.color);
     const value = field && this.columns.get(field.name)?.[point];
-    const note = field && value !== undefined ? (field.kind === "number" ? asNumber(value) : field.values?.[value]) : "";
+    const note = field && value !== undefined ? (field.kind === "number" ? asFieldNumber(field, value) : field.values?.[value]) : "";
     tip.replaceChildren(name || `Row ${row}`, note ? make("small", {}, `${field?.name}: ${note}`) : "");
     tip.hidden = false;
     const left = Math.min(this.map.width - tip.offsetWidth - 8, x + 14);
@@ -420,7 +438,7 @@ function setUpKeys() {
       t: () => byId("theme").click(),
       g: () => byId("map").focus(),
       m: () => at >= 0 && page?.ask(Number(target.getAttribute("data-row"))),
-      Escape: () => page?.state.hit !== null ? page?.go({ hit: null }) : page?.go({ row: null, q: "", k: START_K }),
+      Escape: () => page?.state.hit !== null ? page?.go({ hit: null }) : page?.go({ row: null, id: null, q: "", k: START_K }),
       ArrowDown: () => /** @type {HTMLElement | undefined} */ (hits[0])?.focus(),
     };
     if (!keys[e.key]) return;

@@ -1,5 +1,5 @@
 // The record one asks about and the rows nearest to it.
-import { asNumber, asText, make, safeAddress } from "./dom.js";
+import { asFact, asText, fillIn, make, safeAddress } from "./dom.js";
 
 /**
  * @typedef {import("./store.js").Entry} Entry
@@ -17,12 +17,13 @@ import { asNumber, asText, make, safeAddress } from "./dom.js";
  */
 export function showSubject(box, site, row, name, entry, onClose) {
   const image = safeAddress(site.roles.image && entry[site.roles.image]);
-  box.replaceChildren(
+  fillIn(
+    box,
     make(
       "div",
       { className: "lead" },
       image && picture(image, name),
-      make("div", {}, make("p", { className: "kicker" }, `Nearest to · #${row}`), make("h2", {}, name || `Row ${row}`), blurb(site, entry)),
+      make("div", {}, make("p", { className: "kicker" }, `Nearest to · #${row}`), make("h2", { dir: "auto" }, name || `Row ${row}`), blurb(site, entry)),
     ),
     facts(site, entry),
     make("div", { className: "acts" }, linkOf(site, entry), make("button", { type: "button", id: "close-subject", onclick: onClose }, "Start over")),
@@ -88,7 +89,7 @@ export function showResults(list, site, shown, { open, colorOf, onOpen, onMore, 
         },
         make("span", { className: "rank" }, String(i + 1)),
         mark,
-        make("span", {}, make("b", {}, name || `Row ${row}`), make("small", {}, subtitle(site, entry))),
+        make("span", {}, make("b", { dir: "auto" }, name || `Row ${row}`), make("small", { dir: "auto" }, subtitle(site, entry))),
         make("span", { className: "score" }, score.toFixed(3), make("i", {}, bar)),
       );
       return make(
@@ -127,7 +128,7 @@ export function showStart(list, some, onRow, byMeaning) {
       "li",
       { className: "start" },
       make("p", {}, `${how}, click a dot on the map, or begin with one of these:`),
-      make("div", { className: "chips" }, ...some.map(({ row, name }) => make("button", { type: "button", onclick: () => onRow(row) }, name || `Row ${row}`))),
+      make("div", { className: "chips" }, ...some.map(({ row, name }) => make("button", { type: "button", dir: "auto", onclick: () => onRow(row) }, name || `Row ${row}`))),
     ),
   );
 }
@@ -142,15 +143,15 @@ function picture(address, alt) {
 /** @param {Site} site @param {Entry} entry */
 function blurb(site, entry) {
   const text = site.roles.text ? asText(entry[site.roles.text]) : "";
-  return text ? make("p", { className: "blurb" }, text.length > 600 ? `${text.slice(0, 600)}…` : text) : null;
+  return text ? make("p", { className: "blurb", dir: "auto" }, text.length > 600 ? `${text.slice(0, 600)}…` : text) : null;
 }
 
 /** @param {Site} site @param {Entry} entry */
 function subtitle(site, entry) {
   const { text } = site.roles;
-  if (text && entry[text]) return asText(entry[text]);
+  if (text && asText(entry[text])) return asText(entry[text]).slice(0, 300);
   const names = site.fields.map((field) => field.name).filter((name) => name !== site.roles.name);
-  return names.slice(0, 3).map((name) => asText(entry[name])).filter(Boolean).join(" · ");
+  return names.slice(0, 3).map((name) => asFact(entry[name]).slice(0, 100)).filter(Boolean).join(" · ");
 }
 
 /** @param {Site} site @param {Entry} entry */
@@ -163,7 +164,7 @@ function facts(site, entry) {
     { className: "facts" },
     ...rest.slice(0, 24).flatMap(([key, value]) => [
       make("dt", {}, key),
-      make("dd", {}, typeof value === "number" && !Number.isInteger(value) ? asNumber(value) : asText(value).slice(0, 2000)),
+      make("dd", { dir: "auto" }, asFact(value)),
     ]),
   );
 }

@@ -3,6 +3,7 @@
 /**
  * @typedef {object} State
  * @property {number | null} row       the row one asks about
+ * @property {string | null} id        its id, which stays when a collection is published anew in another order
  * @property {string} q                the text one asks about
  * @property {number | null} hit       the result whose details are open
  * @property {number} k                how many results
@@ -27,6 +28,7 @@ export function readState(hash, color) {
   const view = (given.get("view") ?? "").split(",").map(Number);
   return {
     row: readNumber(given.get("row")),
+    id: given.get("id"),
     q: given.get("q") ?? "",
     hit: readNumber(given.get("hit")),
     k: Math.min(MOST_K, Math.max(1, readNumber(given.get("k")) ?? START_K)),
@@ -45,6 +47,7 @@ export function writeState(state, color) {
   const out = new URLSearchParams();
   if (state.q) out.set("q", state.q);
   if (state.row !== null) out.set("row", String(state.row));
+  if (state.id !== null) out.set("id", state.id);
   if (state.hit !== null) out.set("hit", String(state.hit));
   if (state.k !== START_K) out.set("k", String(state.k));
   if (state.color !== color) out.set("color", state.color);

@@ -5,13 +5,15 @@ import { ask, embedded, readBytes, readJson, readText } from "./files.js";
 
 /**
  * @typedef {{name: string, kind: "category" | "number", values?: string[], counts?: number[], low?: number,
- *            high?: number, file: string}} Field
+ *            high?: number, ramp?: [number, number], wide?: boolean, plain?: boolean, file: string}} Field
+ * @typedef {Uint16Array | Float32Array | Float64Array} Values
  * @typedef {object} Site
  * @property {string} title
  * @property {number} rows
  * @property {number} dim
  * @property {"static" | "server"} source
  * @property {Field[]} fields
+ * @property {string | null} [ids]   the file that holds the ids; null or absent without ids
  * @property {{name?: string, image?: string, link?: string, text?: string}} roles
  * @property {{file: string, points: number, rows_file?: string, note: string}} map
  * @property {{per: number, folder: string}} records
@@ -19,7 +21,7 @@ import { ask, embedded, readBytes, readJson, readText } from "./files.js";
  * @property {boolean} [text_query]
  * @property {string} [format]
  *
- * @typedef {{row: number, name: string}} Named
+ * @typedef {{row: number, name: string, id?: string}} Named
  * @typedef {{row: number, score: number, name?: string}} Answer
  * @typedef {{row: number} | {text: string}} Question
  * @typedef {Record<string, string[]>} Filters
@@ -32,8 +34,10 @@ import { ask, embedded, readBytes, readJson, readText } from "./files.js";
  * @property {(limit: number, text: string) => Promise<Named[]>} suggest
  * @property {(rows: number[]) => Promise<string[]>} namesOf
  * @property {(row: number) => string | undefined} nameNow   the name, where the page has it already
+ * @property {(row: number) => Promise<string | undefined>} idOf   the id of a row, where there are ids
+ * @property {(id: string) => Promise<number>} rowOf   the first row with an id, -1 for none
  * @property {(rows: number[]) => Promise<Entry[]>} entries
- * @property {(field: Field) => Promise<Uint16Array | Float32Array>} column   one value a point
+ * @property {(field: Field) => Promise<Values>} column   one value a point
  * @property {(question: Question, k: number, filters: Filters, allowed?: Uint8Array) => Promise<Answer[]>} search
  * @property {Promise<unknown>} ready   settles when vectors can be searched
  */
@@ -58,10 +62,13 @@ async function openStatic(site, onProgress) {
   // Vectors start first and arrive last; names and map make the page usable meanwhile.
   const index = openVectors(site, onProgress);
   index.catch(() => {});
-  const [text, points] = await Promise.all([readText("names.txt"), readPoints(site)]);
+  const [text, points, listed] = await Promise.all([readText("names.txt"), readPoints(site), site.ids && site.ids !== "names.txt" ? readJson(site.ids) : null]);
   const names = text.split("\n");
   if (names.at(-1) === "") names.pop();
   if (names.length !== site.rows) throw countError(site.rows, names.length);
+  /** @type {string[] | undefined} */
+  const ids = site.ids === "names.txt" ? names : (listed ?? undefined);
+  if (ids && ids.length !== site.rows) throw countError(site.rows, ids.length);
   const folded = names.map(fold);
   /** @type {Map<number, Promise<Entry[]>>} */
   const shards = new Map();
@@ -83,9 +90,11 @@ async function openStatic(site, onProgress) {
     site,
     points,
     rowOfPoint: null,
-    suggest: async (limit, wanted) => matchNames(names, folded, wanted, limit),
+    suggest: async (limit, wanted) => matchNames(names, folded, wanted, limit, ids),
     namesOf: async (rows) => rows.map((row) => names[row] ?? ""),
     nameNow: (row) => names[row],
+    idOf: async (row) => ids?.[row],
+    rowOf: async (id) => ids?.indexOf(id) ?? -1,
     entries: async (rows) => {
       const { per } = site.records;
       return Promise.all(rows.map(async (row) => (await readShard(Math.floor(row / per)))[row % per]));
@@ -131,8 +140,14 @@ async function openRemote(site, onProgress) {
   onProgress(1);
   /** @type {Map<number, string>} */
   const known = new Map();
-  const learn = (/** @type {Named[]} */ named) => {
-    for (const { row, name } of named) known.set(row, name);
+  /** @type {Map<number, string>} */
+  const ids = new Map();
+  const learn = (/** @type {Array<{row: number, name: string, id?: string | number}>} */ found) => {
+    const named = found.map(({ row, name, id }) => (id === undefined ? { row, name } : { row, name, id: String(id) }));
+    for (const { row, name, id } of named) {
+      known.set(row, name);
+      if (id !== undefined) ids.set(row, id);
+    }
     return named;
   };
   return {
@@ -146,6 +161,11 @@ async function openRemote(site, onProgress) {
       return list.map((row) => known.get(row) ?? "");
     },
     nameNow: (row) => known.get(row),
+    idOf: async (row) => {
+      if (site.ids && !ids.has(row)) learn((await ask("names", { rows: String(row) })).names);
+      return ids.get(row);
+    },
+    rowOf: async (id) => (site.ids ? (learn((await ask("names", { id })).names)[0]?.row ?? -1) : -1),
     entries: async (list) => (list.length ? (await ask("records", { rows: list.join(",") })).records : []),
     column: (field) => readColumn(field, site.map.points),
     search: async (question, k, filters) => {
@@ -170,7 +190,7 @@ async function readPoints(site) {
  */
 async function readColumn(field, count) {
   const bytes = await readBytes(field.file);
-  const column = field.kind === "number" ? new Float32Array(bytes) : new Uint16Array(bytes);
+  const column = field.kind !== "number" ? new Uint16Array(bytes) : field.wide ? new Float64Array(bytes) : new Float32Array(bytes);
   if (column.length !== count) throw countError(count, column.length);
   return column;
 }
@@ -184,30 +204,36 @@ export function fold(text) {
 }
 
 /**
- * Names that begin with the text, then those with a word that does, then those that hold it, then those that hold its
- * words in any order.
+ * Rows whose id is the text, then names that begin with it, those with a word that does, those that hold it, those that
+ * hold its words in any order, and rows whose ids begin with it.
  * @param {string[]} names
  * @param {string[]} folded
  * @param {string} wanted
  * @param {number} limit
+ * @param {string[]} [ids]
  * @returns {Named[]}
  */
-export function matchNames(names, folded, wanted, limit) {
-  const text = fold(wanted.trim());
+export function matchNames(names, folded, wanted, limit, ids) {
+  const exact = wanted.trim();
+  const text = fold(exact);
   if (!text) return [];
   const words = text.split(/\s+/);
   /** @type {number[][]} */
-  const ranks = [[], [], [], []];
+  const ranks = [[], [], [], [], [], []];
   for (let row = 0; row < folded.length; row++) {
     const name = folded[row];
     const at = name.indexOf(text);
-    if (at < 0 && (words.length < 2 || !words.every((word) => name.includes(word)))) continue;
-    const rank = at < 0 ? 3 : at === 0 ? 0 : /[\p{L}\p{N}]/u.test(name[at - 1]) ? 2 : 1;
+    let rank = -1;
+    if (ids?.[row] === exact) rank = 0;
+    else if (at >= 0) rank = at === 0 ? 1 : /[\p{L}\p{N}]/u.test(name[at - 1]) ? 3 : 2;
+    else if (words.length > 1 && words.every((word) => name.includes(word))) rank = 4;
+    else if (ids?.[row].startsWith(exact)) rank = 5;
+    if (rank < 0) continue;
     if (ranks[rank].length < limit) ranks[rank].push(row);
-    if (ranks[0].length >= limit) break;
+    if (!ids && ranks[1].length >= limit) break;
   }
   return ranks
     .flat()
     .slice(0, limit)
-    .map((row) => ({ row, name: names[row] }));
+    .map((row) => (ids ? { row, name: names[row], id: ids[row] } : { row, name: names[row] }));
 }
