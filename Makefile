@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-NATIVE := $(wildcard native/*.cpp native/*.hpp) CMakeLists.txt pyproject.toml
+NATIVE := $(wildcard native/*.cpp native/*.hpp native/*.h) CMakeLists.txt pyproject.toml
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export CMAKE_BUILD_PARALLEL_LEVEL   ?= 2
 
@@ -19,6 +19,11 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Each claim with its peer and its limit, on less data: `make bench`, or `make bench BENCH="casts search"`.
+BENCH ?= casts cvc files hdf5 limits parquet rounding search weights words
+bench: $(VENV)/.test
+	@for name in $(BENCH); do echo "== benchmarks/$$name.py --small"; $(BIN)/python benchmarks/$$name.py --small || exit 1; done
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/make_cli.py > docs/cli.md

@@ -53,6 +53,26 @@ def test_the_demo_shows_every_step_and_ends_well(cli, temporary, without_model):
     assert out.count(" s]\n") == 6 and re.search(r"Done in [\d.]+ s\.\n$", out)
 
 
+def test_a_slow_machine_embeds_fewer_and_says_so():
+    assert bundled.affordable(3000, 8, 0.001) == 3000  # 1,000 texts a second: all of them
+    assert bundled.affordable(3000, 8, 0.01) == 800  # two ARM cores
+    assert bundled.affordable(3000, 8, 1.0) == 200 and bundled.affordable(60, 8, 1.0) == 60
+
+
+def test_the_demo_takes_as_many_texts_as_the_machine_embeds_in_time(cli, temporary, monkeypatch):
+    if bundled.find_installed() is None:
+        pytest.skip("the model is not installed")
+    monkeypatch.setattr(bundled, "_seconds_a_text", lambda *_: 0.1)
+    monkeypatch.setattr(bundled, "_FEWEST", 60)
+    monkeypatch.setattr("polyvec.cli.demo.EMBED_SECONDS", 1.0)
+    code, out, err = cli("demo")
+    if "bundled vectors" in out:
+        pytest.skip("the model cannot be used here")
+    assert code == 0 and not err
+    assert "embedding 60 summaries of 3,000, for time (--rows 3000 takes all): about 6 s on this machine" in out
+    assert "60 summaries (" in out
+
+
 def test_the_table_measures_what_is_lost(cli, temporary, without_model):
     table = lines_of(cli("demo", "--rows", "300")[1])
     assert {"fbin", "f16bin", "npy", "npz", "cvc", "safetensors", "weights", "i8bin", "finalfusion"} <= {

@@ -21,6 +21,9 @@ peer = pytest.importorskip("decompressed", reason="pip install decompressed==2.1
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 ROWS = vectors(1000, 16)
+# Its native decode rounds once where the machine fuses multiply and add (ARM does); the document rounds twice, as this
+# backend does, and as we do.
+PYTHON = {"backend": "python"}
 COLUMNS = {
     "text": ROWS,
     "image": vectors(1000, 6, seed=1),
@@ -40,6 +43,12 @@ def same(one: np.ndarray, two: np.ndarray) -> bool:
     return one.shape == two.shape and one.dtype == two.dtype and one.tobytes() == two.tobytes()
 
 
+def within_a_rounding(one: np.ndarray, two: np.ndarray) -> bool:
+    """The same but for the rounding of a product before a sum, which is no larger than the rows' largest value."""
+    largest = np.abs(two).max()
+    return one.dtype == two.dtype and bool(np.all(np.abs(one - two) <= 2 * np.spacing(largest)))
+
+
 def payloads(path: Path) -> list[bytes]:
     with pv.Source(path) as source:
         return [source.read_at(chunk.payload, chunk.size) for chunk in read_header(source).chunks]
@@ -53,18 +62,21 @@ def test_single_columns_both_ways(compression: str, layout: str, tmp_path: Path)
     cvc.pack_cvc(rows, ours, compression=compression, chunk_size=90, layout=layout)
     quiet(peer.pack_cvc, rows, str(theirs), compression=compression, chunk_size=90)
     assert payloads(ours) == payloads(theirs)
-    for backend in ("python", "cpp"):
-        expected = quiet(peer.load_cvc, str(theirs), backend=backend)
-        assert same(quiet(peer.load_cvc, str(ours), backend=backend), expected)
-        assert same(cvc.load_cvc(theirs), expected) and same(cvc.load_cvc(ours), expected)
+    expected = quiet(peer.load_cvc, str(theirs), backend="python")
+    for path in (ours, theirs):
+        assert same(quiet(peer.load_cvc, str(path), backend="python"), expected)
+        assert same(cvc.load_cvc(path), expected)
+    native = quiet(peer.load_cvc, str(theirs), backend="cpp")
+    assert same(quiet(peer.load_cvc, str(ours), backend="cpp"), native)
+    assert within_a_rounding(native, expected)
 
 
 def test_versioned_files_are_read_by_chunk_by_range_and_validated(tmp_path: Path) -> None:
     path = str(tmp_path / "a.cvc")
     cvc.pack_cvc(ROWS, path, compression="int8", chunk_size=300, layout="versioned")
-    for (index, ours), (other, theirs) in zip(cvc.load_cvc_chunked(path), peer.load_cvc_chunked(path)):
+    for (index, ours), (other, theirs) in zip(cvc.load_cvc_chunked(path), peer.load_cvc_chunked(path, **PYTHON)):
         assert index == other and same(ours, theirs)
-    assert same(cvc.load_cvc_range(path, [0, 2]), peer.load_cvc_range(path, [0, 2]))
+    assert same(cvc.load_cvc_range(path, [0, 2]), peer.load_cvc_range(path, [0, 2], **PYTHON))
     assert peer.validate_cvc(path)["valid"] and peer.validate_cvc_integrity(path)["valid"]
     theirs, ours = peer.get_cvc_info(path), cvc.get_cvc_info(path)
     assert {key: ours[key] for key in theirs} == theirs
@@ -73,7 +85,7 @@ def test_versioned_files_are_read_by_chunk_by_range_and_validated(tmp_path: Path
 def test_a_stream_is_read_although_its_header_is_padded(tmp_path: Path) -> None:
     path = str(tmp_path / "a.cvc")
     cvc.pack_cvc((ROWS[at : at + 77] for at in range(0, 1000, 77)), path, chunk_size=300)
-    assert same(quiet(peer.load_cvc, path), cvc.load_cvc(path))
+    assert same(quiet(peer.load_cvc, path, **PYTHON), cvc.load_cvc(path))
 
 
 def test_chunk_metadata_both_ways(tmp_path: Path) -> None:
@@ -83,7 +95,7 @@ def test_chunk_metadata_both_ways(tmp_path: Path) -> None:
     quiet(peer.pack_cvc, ROWS, theirs, chunk_size=300, chunk_metadata=metadata)
     for path in (ours, theirs):
         arguments = {"metadata_key": "source", "metadata_value": "a"}
-        assert same(cvc.load_cvc_range(path, **arguments), peer.load_cvc_range(path, **arguments))
+        assert same(cvc.load_cvc_range(path, **arguments), peer.load_cvc_range(path, **arguments, **PYTHON))
 
 
 def test_sections_both_ways(tmp_path: Path) -> None:
@@ -95,7 +107,7 @@ def test_sections_both_ways(tmp_path: Path) -> None:
     for value in ("wiki", "arxiv", "web"):
         for path in (ours, theirs):
             arguments = {"section_key": "s", "section_value": value}
-            assert same(cvc.load_cvc_range(path, **arguments), peer.load_cvc_range(path, **arguments))
+            assert same(cvc.load_cvc_range(path, **arguments), peer.load_cvc_range(path, **arguments, **PYTHON))
     assert pv.verify(theirs).ok and not pv.verify(theirs).findings
 
 
@@ -105,7 +117,7 @@ def test_columns_both_ways(tmp_path: Path) -> None:
     quiet(peer.pack_cvc_columns, COLUMNS, theirs, {"image": "int8"}, chunk_size=300)
     assert payloads(Path(ours)) == payloads(Path(theirs))
     for path in (ours, theirs):
-        found, expected = cvc.load_cvc_columns(path), peer.load_cvc_columns(path)
+        found, expected = cvc.load_cvc_columns(path), peer.load_cvc_columns(path, **PYTHON)
         for name in ("text", "image", "score"):
             assert same(found[name], expected[name])
         assert same(found["id"], COLUMNS["id"])
@@ -124,7 +136,10 @@ def test_columns_with_sections_both_ways(tmp_path: Path) -> None:
     for path in (ours, theirs):
         for value in ("x", "y"):
             arguments = {"columns": ["text", "image"], "section_key": "s", "section_value": value}
-            found, expected = cvc.load_cvc_columns(path, **arguments), peer.load_cvc_columns(path, **arguments)
+            found, expected = (
+                cvc.load_cvc_columns(path, **arguments),
+                peer.load_cvc_columns(path, **arguments, **PYTHON),
+            )
             assert all(same(found[name], expected[name]) for name in expected)
 
 
@@ -134,7 +149,7 @@ def test_edited_files_are_read(tmp_path: Path) -> None:
     cvc.add_column(path, "new", ROWS[:, :3], compression="int8")
     cvc.rename_column(path, "text", "words")
     cvc.delete_column(path, "score")
-    found, expected = cvc.load_cvc_columns(path), peer.load_cvc_columns(path)
+    found, expected = cvc.load_cvc_columns(path), peer.load_cvc_columns(path, **PYTHON)
     assert list(expected) == ["words", "image", "id", "new"]
     assert all(same(found[name], expected[name]) for name in ("words", "image", "new"))
 
@@ -153,7 +168,7 @@ def test_upgraded_files_are_read(tmp_path: Path) -> None:
     old = Path(__file__).parent.parent / "golden" / "cvc" / "v0_release010_int8.cvc"
     cvc.upgrade_cvc(old, tmp_path / "new.cvc")
     quiet(peer.upgrade_cvc, str(old), str(tmp_path / "theirs.cvc"))
-    assert same(peer.load_cvc(str(tmp_path / "new.cvc")), cvc.load_cvc(tmp_path / "theirs.cvc"))
+    assert same(peer.load_cvc(str(tmp_path / "new.cvc"), **PYTHON), cvc.load_cvc(tmp_path / "theirs.cvc"))
     assert peer.detect_version(str(tmp_path / "new.cvc")) == cvc.detect_version(tmp_path / "new.cvc") == (1, 0)
 
 
@@ -188,7 +203,7 @@ def test_the_peer_returns_one_of_two_equal_sections_in_a_chunk_and_we_both(tmp_p
     path = str(tmp_path / "a.cvc")
     quiet(peer.pack_cvc_sections, [(ROWS[:10], {"s": 1}), (ROWS[10:20], {"s": 2}), (ROWS[20:30], {"s": 1})], path)
     arguments = {"section_key": "s", "section_value": 1}
-    assert len(peer.load_cvc_range(path, **arguments)) == 10
+    assert len(peer.load_cvc_range(path, **arguments, **PYTHON)) == 10
     assert len(cvc.load_cvc_range(path, **arguments)) == 20
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import lzma
+import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +25,13 @@ from polyvec.core.errors import MissingExtra, PolyvecError
 from polyvec.model.loading import find_installed
 from polyvec.model.stdlib_corpus import Entry, list_entries
 
+if TYPE_CHECKING:
+    from polyvec.model.encoder import Embedder
+
 QUESTION = "how do I read a zip file"
 FILE = "stdlib_vectors.xz"
-_SLOW_LIMIT = 1000  # summaries that the NumPy engine embeds in the time onnxruntime takes for all
+_PROBE = 48  # summaries embedded to see how fast this machine is
+_FEWEST = 200  # and how many are embedded however slow it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,13 @@ class Corpus:
 
 
 def make_corpus(
-    folder: Path, *, limit: int | None = None, progress: Callable[[int, int], None] | None = None
-) -> Corpus:
+    folder: Path, *, limit: int | None = None, seconds: float | None = None,
+    progress: Callable[[int, int], None] | None = None, announce: Callable[[int, int, float], None] | None = None,
+) -> Corpus:  # fmt: skip
     """Import the installed model into ``folder`` and embed this Python's summaries; without it, the bundled vectors.
 
-    With ``limit`` entries evenly spread over all are taken; on the NumPy engine a third at most, for time.
+    With ``limit`` entries evenly spread over all are taken; with ``seconds`` as many as this machine embeds in about
+    that time, by a first few. ``announce(chosen, of, seconds)`` is told before the long part starts.
     """
     if find_installed() is None:
         return read_bundled(
@@ -65,9 +73,12 @@ def make_corpus(
         import_model("minilm", path, overwrite=True)
         entries = list_entries()
         with Embedder(path) as embedder:
-            if limit is not None:
-                rows = spread_rows(len(entries), min(limit, _SLOW_LIMIT) if embedder.engine == "numpy" else limit)
-                entries = [entries[row] for row in rows]
+            wanted = min(len(entries), len(entries) if limit is None else limit)
+            a_text = _seconds_a_text(embedder, entries)
+            chosen = wanted if seconds is None else affordable(wanted, seconds, a_text)
+            if announce is not None:
+                announce(chosen, wanted, chosen * a_text)
+            entries = [entries[row] for row in spread_rows(len(entries), chosen)]
             vectors = embedder.embed([entry.text for entry in entries], show_progress=progress or False)
             query = embedder.embed_single(QUESTION)
             note = f"embedded by {embedder.metadata['model_name']} on {embedder.engine}"
@@ -76,6 +87,20 @@ def make_corpus(
         return read_bundled(f"bundled vectors: {error}", limit=limit)
     except PolyvecError as error:  # a broken wheel must not break the demo
         return read_bundled(f"bundled vectors: the installed model cannot be used: {error}", limit=limit)
+
+
+def _seconds_a_text(embedder: Embedder, entries: list[Entry]) -> float:
+    """How long this machine takes for one summary, by some spread over all; the engine is warm afterwards."""
+    texts = [entries[row].text for row in spread_rows(len(entries), _PROBE)]
+    embedder.embed(texts[:4])
+    started = time.perf_counter()
+    embedder.embed(texts)
+    return (time.perf_counter() - started) / len(texts)
+
+
+def affordable(wanted: int, seconds: float, a_text: float) -> int:
+    """How many of ``wanted`` texts are embedded in ``seconds`` at ``a_text`` seconds each, in hundreds; never few."""
+    return min(wanted, max(_FEWEST, int(seconds / max(a_text, 1e-9)) // 100 * 100))
 
 
 def spread_rows(total: int, count: int) -> list[int]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from polyvec.core.collection import Collection
     from polyvec.model.bundled import Corpus
 
+MOST = 3000
+EMBED_SECONDS = 8.0  # of the twenty that all takes
 COLLECTION, PAGE, MODEL = "stdlib.cvc", "stdlib.html", "minilm.weights"
 
 
@@ -25,7 +27,10 @@ def command(
     output: Annotated[
         Path | None, flags.output("a folder for the page and the collection; one for temporary files unless told")
     ] = None,
-    rows: Annotated[int, flags.row_count("summaries of the standard library", min=20, max=3000)] = 3000,
+    rows: Annotated[
+        int | None,
+        flags.row_count(f"summaries, {MOST:,} unless told; fewer where embedding takes its time", min=20, max=MOST),
+    ] = None,
 ) -> None:
     """Show what polyvec does, step by step, on the Python standard library's own summaries; ends by itself.
 
@@ -85,12 +90,23 @@ def _kept_folder(keep: Path | None) -> Path:
     return Path(tempfile.mkdtemp(prefix="polyvec-demo-"))  # the name is taken by something that is not ours
 
 
-def _embed(folder: Path, rows: int) -> Corpus:
+def _embed(folder: Path, rows: int | None) -> Corpus:
     """The summaries with their vectors, by the real model where it is installed."""
+
+    def announce(chosen: int, wanted: int, seconds: float) -> None:
+        fewer = f" of {wanted:,}, for time (--rows {wanted} takes all)" if chosen < wanted and rows is None else ""
+        print(f"   embedding {chosen:,} summaries{fewer}: about {seconds:.0f} s on this machine", flush=True)
+
     from polyvec.cli.terminal import progress
     from polyvec.model.bundled import make_corpus
 
-    corpus = make_corpus(folder, limit=rows, progress=progress())
+    corpus = make_corpus(
+        folder,
+        limit=rows or MOST,
+        seconds=EMBED_SECONDS if rows is None else None,
+        progress=progress(),
+        announce=announce,
+    )
     kinds = [entry.kind for entry in corpus.entries]
     counted = ", ".join(f"{kinds.count(kind):,} {name}" for kind, name in
                         (("module", "modules"), ("class", "classes"), ("function", "functions"), ("method", "methods"))
