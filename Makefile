@@ -6,13 +6,18 @@ NATIVE := $(wildcard native/*.cpp native/*.hpp native/*.h) CMakeLists.txt pyproj
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export CMAKE_BUILD_PARALLEL_LEVEL   ?= 2
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test fuzz-search lint docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/polyvec demo
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Searches of every scale against whole-number arithmetic: CASES for each dtype and dimension.
+CASES ?= 300
+fuzz-search: $(VENV)/.test
+	POLYVEC_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -n 2 tests/neighbors/test_extremes.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

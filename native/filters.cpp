@@ -156,6 +156,7 @@ template <class Score> size_t push(Sieve &sieve, Matrix<Score> scores, size_t fi
     const Score *data = scores.data();
     const size_t stride = scores.shape(1);
     nb::gil_scoped_release release;
+    const PlainFloats plain;
     pass_tile(sieve, data, stride, first, rows);
     return sieve.total;
 }
@@ -295,6 +296,7 @@ size_t scan(Sieve &sieve, Matrix<int8_t> codes, Matrix<int8_t> queries, size_t f
     if (stop > codes.shape(0) || stop > sieve.terms.rows || first > stop) throw std::invalid_argument("scan: rows beyond the codes");
     const int8_t *base = codes.data(), *q = queries.data();
     nb::gil_scoped_release release;
+    const PlainFloats plain;
     const Dots dots = pick_dots(dim);
     constexpr size_t STRIP = 1024;
     int32_t scores[STRIP];

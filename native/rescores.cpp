@@ -1,7 +1,5 @@
-// float64 scores of the candidates and the running best k of each query.
-//
-// A score is defined by this order of additions, on every machine: 16 lanes, lane l adding the elements
-// l, l + 16, l + 32, ..., then the lanes added as a tree of halves. polyvec.neighbors.reference does the same.
+// The scores of the candidates and the running best k of each query.
+#include "scores.hpp"
 #include "sieves.hpp"
 
 #include <nanobind/nanobind.h>
@@ -23,91 +21,21 @@ namespace {
 template <class T> using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T> using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-enum Metric { IP = 0, COSINE = 1, L2 = 2 };
-
-typedef double Lanes8 __attribute__((vector_size(64), aligned(8)));
-template <class T> struct Eight;
-template <> struct Eight<float> { typedef float type __attribute__((vector_size(32), aligned(4))); };
-template <> struct Eight<double> { typedef double type __attribute__((vector_size(64), aligned(8))); };
-template <> struct Eight<int8_t> { typedef int8_t type __attribute__((vector_size(8), aligned(1))); };
-template <> struct Eight<uint8_t> { typedef uint8_t type __attribute__((vector_size(8), aligned(1))); };
-
-template <class T> inline __attribute__((always_inline)) Lanes8 widen(const T *p) {
-    return __builtin_convertvector(*reinterpret_cast<const typename Eight<T>::type *>(p), Lanes8);
-}
-
-inline __attribute__((always_inline)) double fold(const double *lanes) {
-    double half[8];
-    for (int l = 0; l < 8; ++l) half[l] = lanes[l] + lanes[l + 8];
-    double quarter[4];
-    for (int l = 0; l < 4; ++l) quarter[l] = half[l] + half[l + 4];
-    return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
-}
-
-// The score of one row; for cosine also the row's squared norm, in the same order.
-template <int metric, class T>
-inline __attribute__((always_inline)) double score_row(const T *x, const double *q, size_t dim, double query_norm) {
-    Lanes8 s0 = {}, s1 = {}, w0 = {}, w1 = {};
-    size_t d = 0;
-    for (; d + 16 <= dim; d += 16) {
-        const Lanes8 x0 = widen(x + d), x1 = widen(x + d + 8);
-        const Lanes8 q0 = *reinterpret_cast<const Lanes8 *>(q + d), q1 = *reinterpret_cast<const Lanes8 *>(q + d + 8);
-        if (metric == L2) {
-            const Lanes8 d0 = x0 - q0, d1 = x1 - q1;
-            s0 += d0 * d0;
-            s1 += d1 * d1;
-        } else {
-            s0 += x0 * q0;
-            s1 += x1 * q1;
-        }
-        if (metric == COSINE) {
-            w0 += x0 * x0;
-            w1 += x1 * x1;
-        }
-    }
-    double lanes[16], squares[16];
-    for (int l = 0; l < 8; ++l) {
-        lanes[l] = s0[l];
-        lanes[l + 8] = s1[l];
-        squares[l] = w0[l];
-        squares[l + 8] = w1[l];
-    }
-    for (size_t l = 0; d < dim; ++d, ++l) {
-        const double v = static_cast<double>(x[d]);
-        if (metric == L2) {
-            const double diff = v - q[d];
-            lanes[l] += diff * diff;
-        } else {
-            lanes[l] += v * q[d];
-        }
-        if (metric == COSINE) squares[l] += v * v;
-    }
-    const double sum = fold(lanes);
-    // A NaN or infinite row, or one beyond float64, has no score: it comes after all rows that have one.
-    if (!std::isfinite(sum)) return std::numeric_limits<double>::quiet_NaN();
-    if (metric == L2) return -sum;
-    if (metric == IP) return sum;
-    const double norm = std::sqrt(fold(squares));
-    if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
-    return norm == 0.0 ? 0.0 : sum / (norm * query_norm);
-}
-
-template <int metric, class T> double plain_row(const T *x, const double *q, size_t dim, double norm) {
-    return score_row<metric, T>(x, q, dim, norm);
+template <int metric, class T> Score plain_row(const T *x, const Asked &asked, size_t dim) {
+    return score_row<metric, T>(x, asked, dim);
 }
 #if POLYVEC_X86
 template <int metric, class T>
-__attribute__((target("avx2"))) double avx2_row(const T *x, const double *q, size_t dim, double norm) {
-    return score_row<metric, T>(x, q, dim, norm);
+__attribute__((target("avx2"))) Score avx2_row(const T *x, const Asked &asked, size_t dim) {
+    return score_row<metric, T>(x, asked, dim);
 }
 template <int metric, class T>
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) double avx512_row(const T *x, const double *q, size_t dim,
-                                                                               double norm) {
-    return score_row<metric, T>(x, q, dim, norm);
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) Score avx512_row(const T *x, const Asked &asked, size_t dim) {
+    return score_row<metric, T>(x, asked, dim);
 }
 #endif
 
-template <class T> using Scorer = double (*)(const T *, const double *, size_t, double);
+template <class T> using Scorer = Score (*)(const T *, const Asked &, size_t);
 
 template <int metric, class T> Scorer<T> pick_for() {
 #if POLYVEC_X86
@@ -127,21 +55,25 @@ template <class T> Scorer<T> pick_scorer(int metric) {
 // ---- the best k -----------------------------------------------------------------------------------------------
 
 struct Entry {
-    double key;  // higher is better; a NaN score is kept as the lowest key
+    double key, tie;  // higher is better; a NaN score is kept as the lowest of both
     int64_t id;
     double score;
 };
 
-inline bool better(const Entry &a, const Entry &b) { return a.key > b.key || (a.key == b.key && a.id < b.id); }
+inline bool better(const Entry &a, const Entry &b) {
+    if (a.key != b.key) return a.key > b.key;
+    return a.tie != b.tie ? a.tie > b.tie : a.id < b.id;
+}
 
 class Best {
   public:
     Best(size_t queries, size_t k) : queries(queries), k(k), heaps(queries) {}
 
-    void offer(size_t query, double score, int64_t id) {
-        const double key = std::isnan(score) ? -std::numeric_limits<double>::infinity() : score;
+    void offer(size_t query, const Score &score, int64_t id) {
+        constexpr double lowest = -std::numeric_limits<double>::infinity();
+        const bool none = std::isnan(score.key);
         auto &heap = heaps[query];
-        const Entry entry{key, id, score};
+        const Entry entry{none ? lowest : score.key, none ? lowest : score.tie, id, score.key};
         if (heap.size() < k) {
             heap.push_back(entry);
             std::push_heap(heap.begin(), heap.end(), better);
@@ -194,6 +126,7 @@ void settle(Best &best, nb::list sieves, Matrix<T> rows, Matrix<double> queries,
     bool fits = true;
     {
         nb::gil_scoped_release release;
+        const PlainFloats plain;
         std::vector<Candidate> mine;
         for (size_t j = from; j < to; ++j) {
             for (Sieve *sieve : all) {
@@ -201,6 +134,8 @@ void settle(Best &best, nb::list sieves, Matrix<T> rows, Matrix<double> queries,
                 std::sort(mine.begin(), mine.end(), [](const Candidate &a, const Candidate &b) {
                     return a.upper > b.upper || (a.upper == b.upper && a.row < b.row);
                 });
+                if (mine.empty()) continue;
+                const Asked asked = look_at(q + j * dim, dim, norm[j]);
                 double kth = best.kth(j);
                 float limit_now = sieve->threshold(j, kth);
                 const auto place = [&](int32_t row) { return where ? static_cast<size_t>(where[row]) : static_cast<size_t>(row); };
@@ -214,8 +149,7 @@ void settle(Best &best, nb::list sieves, Matrix<T> rows, Matrix<double> queries,
                         const char *next = reinterpret_cast<const char *>(data + place(mine[c + 4].row) * dim);
                         for (size_t b = 0; b < std::min<size_t>(dim * sizeof(T), 1024); b += 64) __builtin_prefetch(next + b);
                     }
-                    const double score = scorer(data + at * dim, q + j * dim, dim, norm[j]);
-                    best.offer(j, score, ids ? ids[one.row] : first + one.row);
+                    best.offer(j, scorer(data + at * dim, asked, dim), ids ? ids[one.row] : first + one.row);
                     const double now = best.kth(j);
                     if (now > kth) {
                         kth = now;
@@ -230,27 +164,36 @@ void settle(Best &best, nb::list sieves, Matrix<T> rows, Matrix<double> queries,
     if (!fits) throw std::out_of_range("settle: a candidate lies outside the rows");
 }
 
+using Fill = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
 template <class T>
-void score_all(Matrix<T> rows, Matrix<double> queries, Vector<double> norms, int metric,
-               nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
+void score_rows(Matrix<T> rows, Matrix<double> queries, Vector<double> norms, int metric, Fill keys, Fill ties) {
     const size_t dim = rows.shape(1), n = rows.shape(0), nq = queries.shape(0);
-    if (queries.shape(1) != dim || norms.shape(0) != nq || out.shape(0) != nq || out.shape(1) != n)
-        throw std::invalid_argument("score_all: shapes differ");
+    if (queries.shape(1) != dim || norms.shape(0) != nq || keys.shape(0) != nq || keys.shape(1) != n || ties.shape(0) != nq ||
+        ties.shape(1) != n)
+        throw std::invalid_argument("score_rows: shapes differ");
     const Scorer<T> scorer = pick_scorer<T>(metric);
     const T *data = rows.data();
     const double *q = queries.data(), *norm = norms.data();
-    double *to = out.data();
+    double *key = keys.data(), *tie = ties.data();
     nb::gil_scoped_release release;
-    for (size_t i = 0; i < n; ++i)
-        for (size_t j = 0; j < nq; ++j) to[j * n + i] = scorer(data + i * dim, q + j * dim, dim, norm[j]);
+    const PlainFloats plain;
+    for (size_t j = 0; j < nq; ++j) {
+        const Asked asked = look_at(q + j * dim, dim, norm[j]);
+        for (size_t i = 0; i < n; ++i) {
+            const Score score = scorer(data + i * dim, asked, dim);
+            key[j * n + i] = score.key;
+            tie[j * n + i] = score.tie;
+        }
+    }
 }
 
 template <class T> void bind_for(nb::module_ &m) {
     m.def("settle", &settle<T>, nb::arg("best"), nb::arg("sieves"), nb::arg("rows").noconvert(), nb::arg("queries"),
           nb::arg("norms"), nb::arg("metric"), nb::arg("first"), nb::arg("where").none(), nb::arg("ids").none(),
           nb::arg("start"), nb::arg("stop"));
-    m.def("score_all", &score_all<T>, nb::arg("rows").noconvert(), nb::arg("queries"), nb::arg("norms"), nb::arg("metric"),
-          nb::arg("out"));
+    m.def("score_rows", &score_rows<T>, nb::arg("rows").noconvert(), nb::arg("queries"), nb::arg("norms"), nb::arg("metric"),
+          nb::arg("keys"), nb::arg("ties"));
 }
 
 }  // namespace
@@ -270,31 +213,39 @@ void bind_rescores(nb::module_ &m) {
                  for (size_t j = 0; j < b.queries; ++j) out.data()[j] = b.kth(j);
              })
         .def("read",
-             [](const Best &b, nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> ids,
-                nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu> scores) {
-                 if (ids.shape(0) != b.queries || ids.shape(1) != b.k || scores.shape(0) != b.queries || scores.shape(1) != b.k)
-                     throw std::invalid_argument("read: shapes differ");
+             [](const Best &b, nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> ids, Fill keys, Fill ties) {
+                 for (size_t axis = 0; axis < 2; ++axis) {
+                     const size_t n = axis ? b.k : b.queries;
+                     if (ids.shape(axis) != n || keys.shape(axis) != n || ties.shape(axis) != n)
+                         throw std::invalid_argument("read: shapes differ");
+                 }
                  for (size_t j = 0; j < b.queries; ++j) {
                      auto sorted = b.heaps[j];
                      std::sort(sorted.begin(), sorted.end(), better);
                      for (size_t c = 0; c < b.k; ++c) {
-                         ids.data()[j * b.k + c] = c < sorted.size() ? sorted[c].id : -1;
-                         scores.data()[j * b.k + c] =
-                             c < sorted.size() ? sorted[c].score : std::numeric_limits<double>::quiet_NaN();
+                         const bool there = c < sorted.size();
+                         const size_t at = j * b.k + c;
+                         ids.data()[at] = there ? sorted[c].id : -1;
+                         keys.data()[at] = there ? sorted[c].score : std::numeric_limits<double>::quiet_NaN();
+                         ties.data()[at] = there && !std::isnan(sorted[c].score) ? sorted[c].tie : 0.0;
                      }
                  }
              })
-        .def("offer", [](Best &b, Matrix<int64_t> ids, Matrix<double> scores) {
-            if (ids.shape(0) != b.queries || scores.shape(0) != b.queries || ids.shape(1) != scores.shape(1))
-                throw std::invalid_argument("offer: shapes differ");
+        .def("offer", [](Best &b, Matrix<int64_t> ids, Matrix<double> keys, Matrix<double> ties) {
+            for (size_t axis = 0; axis < 2; ++axis)
+                if ((axis == 0 && ids.shape(0) != b.queries) || keys.shape(axis) != ids.shape(axis) ||
+                    ties.shape(axis) != ids.shape(axis))
+                    throw std::invalid_argument("offer: shapes differ");
             for (size_t j = 0; j < b.queries; ++j)
-                for (size_t c = 0; c < ids.shape(1); ++c)
-                    if (ids.data()[j * ids.shape(1) + c] >= 0)
-                        b.offer(j, scores.data()[j * ids.shape(1) + c], ids.data()[j * ids.shape(1) + c]);
+                for (size_t c = 0; c < ids.shape(1); ++c) {
+                    const size_t at = j * ids.shape(1) + c;
+                    if (ids.data()[at] >= 0) b.offer(j, {keys.data()[at], ties.data()[at]}, ids.data()[at]);
+                }
         });
     bind_for<float>(m);
     bind_for<double>(m);
     bind_for<int8_t>(m);
     bind_for<uint8_t>(m);
+    m.attr("SCORES") = 2;  // polyvec.kernels.scores.VERSION
     m.def("recount", [](Sieve &s) { s.recount(); });
 }

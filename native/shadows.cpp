@@ -220,6 +220,7 @@ void shadow(In<T> rows, nb::object center_object, nb::object codes_object, nb::o
     std::vector<float> room((dim + 15) / 16 * 16, 0.0f);
     const T *x = rows.data();
     nb::gil_scoped_release release;
+    const PlainFloats plain;
     if (center)
         pick<T, true>()(x, center, dim, from, to, out, room.data());
     else

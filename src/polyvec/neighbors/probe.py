@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.neighbors.metric import Metric
-from polyvec.neighbors.shadow import SLACK, Frame
+from polyvec.neighbors.shadow import LEAST, MOST, SLACK, Frame, flushed
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -53,6 +53,7 @@ def make_probe(queries: Floats, norms: Floats, metric: Metric, frame: Frame, *, 
         step = np.where((step > 0) & np.isfinite(step), step, np.where(norms > 0, norms / 127.0, 1.0))
         if metric is Metric.L2:
             step = np.where(whole, step, np.maximum(step, frame.unit * 2.0**-20))
+        length += 1e-150  # squares below float64's range are not in it
         scaled = rest / step[:, None]
         codes: NDArray[np.int8] | Singles
         codes = np.clip(np.rint(scaled), -127, 127).astype(np.int8) if narrow else scaled.astype(np.float32)
@@ -62,7 +63,7 @@ def make_probe(queries: Floats, norms: Floats, metric: Metric, frame: Frame, *, 
         tie = size * middle * (2.0**-40 + dim * 2.0**-48)
         if metric is Metric.IP:
             alpha, beta, weight = 1 / (step * unit), -along / (step * unit), share * (middle or 1.0) / step
-            slack = tie / (step * unit)
+            slack = (tie + size * flushed(dim)) / (step * unit)
         elif metric is Metric.COSINE:
             alpha, beta, weight = norms / step, np.zeros(len(queries)), share * (middle or 1.0) / step
             slack = norms * SLACK / step
@@ -75,10 +76,18 @@ def make_probe(queries: Floats, norms: Floats, metric: Metric, frame: Frame, *, 
             (missing + size * SLACK) / step * (1 + SLACK) + 1e-30,
             weight,
         ]
+        if (
+            not narrow
+        ):  # the row's error then holds what underflow takes from a float32 product, which is no part of |q|
+            out[0] = np.maximum(out[0], 1.0)
         P, Q, R = (term.astype(np.float32) for term in out)
+        # What the float32 sum of the bound loses where a term or a product is below 2^-126, and a float64 key where it
+        # is below 2^-1022.
+        most = 16384.0 * dim if narrow else 1.0
+        slack = slack + (1 + most + P + Q + np.abs(R)) * 2.0**-118 + alpha * 2.0**-1050
         loose = ~(np.isfinite(P) & np.isfinite(Q) & np.isfinite(R) & np.isfinite(alpha) & np.isfinite(beta))
-        loose |= ~np.isfinite(missing)
+        loose |= ~np.isfinite(missing) | (~((norms >= LEAST) & (norms <= MOST)) & queries.any(axis=1))
         P[loose], Q[loose], R[loose] = np.inf, 0, 0
         codes[loose] = 0
         alpha[loose], beta[loose] = 0, -np.inf
-    return Probe(codes, P, Q, R, alpha, beta, slack + 1e-30)
+    return Probe(codes, P, Q, R, alpha, beta, slack)

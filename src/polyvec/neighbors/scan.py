@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
-from polyvec.kernels.paths import cpu_path, native, resolve_threads
+from polyvec.kernels.paths import cpu_path, resolve_threads
+from polyvec.kernels.scores import compiled, query_norms
 from polyvec.neighbors import reference
 from polyvec.neighbors.metric import Metric, parse_metric, scores_of
 from polyvec.neighbors.probe import Probe, make_probe
@@ -93,9 +94,7 @@ class Scan:
         self.k = k
         self.threads = resolve_threads(threads)
         self.rows = 0
-        with np.errstate(over="ignore"):
-            squares = reference.score_all(self.queries, np.zeros((1, self.queries.shape[1])), np.ones(1), Metric.L2)
-        self.norms = np.sqrt(-squares[0])
+        self.norms = query_norms(self.queries)
         self._frames: dict[str, Frame] = {}
         self._scores = scores  # "float32" also where int8 was tried and did not pay
         self._batches = [
@@ -116,7 +115,7 @@ class Scan:
         self.rows = max(self.rows, block.first + block.count)
         if not block.count or not self._batches:
             return
-        if native() is None:
+        if compiled() is None:
             self._feed_plainly(block)
             return
         shadow = block.shadow if block.shadow is not None and self._take(block) else self._shadow(block)
@@ -143,17 +142,28 @@ class Scan:
 
     def peek(self) -> tuple[NDArray[np.int64], Floats]:
         """The result so far."""
-        found = [batch.result() for batch in self._batches]
-        shape = (0, self.k)
-        rows = np.concatenate([f[0] for f in found]) if found else np.empty(shape, np.int64)
-        keys = np.concatenate([f[1] for f in found]) if found else np.empty(shape)
+        rows, keys, _ = self._found()
         return rows, scores_of(keys, self.metric)
 
-    def resume(self, rows: NDArray[np.int64], scores: Floats) -> None:
+    def ties(self) -> Floats:
+        """What orders equal scores beyond float64's range, shape (queries, k): `resume` needs it beside the scores."""
+        return self._found()[2]
+
+    def resume(self, rows: NDArray[np.int64], scores: Floats, ties: Floats | None = None) -> None:
         """Start from the best of an earlier scan over other rows."""
         keys = scores_of(scores, self.metric)
+        ties = np.zeros_like(keys) if ties is None else ties
         for i, batch in enumerate(self._batches):
-            batch.offer(rows[i * BATCH : (i + 1) * BATCH], keys[i * BATCH : (i + 1) * BATCH])
+            part = slice(i * BATCH, (i + 1) * BATCH)
+            batch.offer(rows[part], keys[part], ties[part])
+
+    def _found(self) -> tuple[NDArray[np.int64], Floats, Floats]:
+        found = [batch.result() for batch in self._batches]
+        if not found:
+            shape = (0, self.k)
+            return np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
+        rows, keys, ties = zip(*found)
+        return np.concatenate(rows), np.concatenate(keys), np.concatenate(ties)
 
     def _take(self, block: RowBlock) -> bool:
         """Whether to use a shadow that is at hand."""
@@ -194,7 +204,7 @@ class _Batch:
         self.k = k
         self.metric = metric
         self.threads = threads
-        self._compiled: Any = native()
+        self._compiled: Any = compiled()
         self._best = self._compiled.Best(len(queries), k) if self._compiled is not None else _PlainBest(len(queries), k)
         self._modes: dict[bool, _Mode] = {}
 
@@ -251,22 +261,23 @@ class _Batch:
         ids = block.ids if block.ids is not None else np.arange(block.first, block.first + block.count)
         for j in range(len(self.queries)):
             near = _near(rows, self.queries[j], self.norms[j], self.metric, self.k)
-            keys = reference.score_all(rows[near], self.queries[j : j + 1], self.norms[j : j + 1], self.metric)[0]
-            self._best.offer_one(j, ids[near], keys)
+            keys, ties = reference.score_all(rows[near], self.queries[j : j + 1], self.metric)
+            self._best.offer_one(j, ids[near], keys[0], ties[0])
 
     def kth(self) -> Floats:
         keys = np.empty(len(self.queries))
         self._best.kth(keys)
         return keys
 
-    def offer(self, rows: NDArray[np.int64], keys: Floats) -> None:
-        self._best.offer(np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(keys, np.float64))
+    def offer(self, rows: NDArray[np.int64], keys: Floats, ties: Floats) -> None:
+        keys, ties = (np.ascontiguousarray(v, np.float64) for v in (keys, ties))
+        self._best.offer(np.ascontiguousarray(rows, np.int64), keys, ties)
 
-    def result(self) -> tuple[NDArray[np.int64], Floats]:
+    def result(self) -> tuple[NDArray[np.int64], Floats, Floats]:
         shape = (len(self.queries), self.k)
-        rows, keys = np.empty(shape, np.int64), np.empty(shape)
-        self._best.read(rows, keys)
-        return rows, keys
+        rows, keys, ties = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
+        self._best.read(rows, keys, ties)
+        return rows, keys, ties
 
 
 class _Mode:
@@ -362,26 +373,29 @@ class _PlainBest:
         self.k = k
         self._rows = [np.empty(0, np.int64) for _ in range(queries)]
         self._keys = [np.empty(0) for _ in range(queries)]
+        self._ties = [np.empty(0) for _ in range(queries)]
 
-    def offer_one(self, query: int, rows: NDArray[np.int64], keys: Floats) -> None:
+    def offer_one(self, query: int, rows: NDArray[np.int64], keys: Floats, ties: Floats) -> None:
         rows = np.concatenate([self._rows[query], rows])
         keys = np.concatenate([self._keys[query], keys])
-        self._rows[query], self._keys[query] = reference.rank(keys, rows, self.k)
+        ties = np.concatenate([self._ties[query], ties])
+        found = reference.rank(keys, ties, rows, self.k)
+        self._rows[query], self._keys[query], self._ties[query] = found
 
-    def offer(self, rows: NDArray[np.int64], keys: Floats) -> None:
+    def offer(self, rows: NDArray[np.int64], keys: Floats, ties: Floats) -> None:
         for query in range(len(rows)):
             real = rows[query] >= 0
-            self.offer_one(query, rows[query][real], keys[query][real])
+            self.offer_one(query, rows[query][real], keys[query][real], ties[query][real])
 
     def kth(self, out: Floats) -> None:
         for query, keys in enumerate(self._keys):
             out[query] = keys[-1] if len(keys) == self.k and not np.isnan(keys[-1]) else -np.inf
 
-    def read(self, rows: NDArray[np.int64], keys: Floats) -> None:
-        rows[:], keys[:] = -1, np.nan
-        for query in range(len(rows)):
-            found = len(self._rows[query])
-            rows[query, :found], keys[query, :found] = self._rows[query], self._keys[query]
+    def read(self, rows: NDArray[np.int64], keys: Floats, ties: Floats) -> None:
+        rows[:], keys[:], ties[:] = -1, np.nan, 0
+        for query, found in enumerate(self._rows):
+            part = slice(0, len(found))
+            rows[query, part], keys[query, part], ties[query, part] = found, self._keys[query], self._ties[query]
 
 
 def _near(rows: Rows, query: Floats, norm: float, metric: Metric, k: int) -> NDArray[np.int64]:
@@ -400,9 +414,14 @@ def _near(rows: Rows, query: Floats, norm: float, metric: Metric, k: int) -> NDA
         else:
             keys, size = product, np.sqrt(squares) * norm
         bound = size * (len(query) + 16) * 2.0**-50
-        lower = np.where(np.isfinite(keys - bound), keys - bound, -np.inf)
+        # The bound is relative: rows whose squares may have lost bits to underflow, or overflowed, are all scored.
+        sound = (squares >= 2.0**-800) & (squares <= 2.0**800)
+        if rows.dtype != np.float64:
+            sound |= squares == 0
+        sound &= 2.0**-400 <= norm <= 2.0**400 or not query.any()
+        lower = np.where(sound, keys - bound, -np.inf)
         limit = np.partition(lower, len(lower) - k)[len(lower) - k]
-        return np.flatnonzero(~(keys + bound < limit))
+        return np.flatnonzero(~(sound & (keys + bound < limit)))
 
 
 def _fetch_all(block: RowBlock) -> Rows:
@@ -423,14 +442,10 @@ def check_queries(queries: Rows, metric: Metric) -> Floats:
     if array.ndim != 2 or array.dtype.kind not in "fiubV" or array.dtype.hasobject:
         raise InputError(f"queries must be rows of numbers; found shape {array.shape} of {array.dtype}")
     wide = np.ascontiguousarray(array.astype(np.float64))
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.einsum("ij,ij->i", wide, wide)
-    bad = np.flatnonzero(~np.isfinite(squares))
+    bad = np.flatnonzero(~np.isfinite(wide).all(axis=1))
     if len(bad):
-        row = int(bad[0])
-        if np.isfinite(wide[row]).all():
-            raise InputError(f"query {row} is too long: its squared length is beyond float64; scale it down")
-        raise InputError(f"query {row} holds a NaN or an infinity; a query must be finite")
-    if metric is Metric.COSINE and (squares == 0).any():
-        raise InputError(f"query {int(np.flatnonzero(squares == 0)[0])} is zero and has no direction; cosine needs one")
+        raise InputError(f"query {int(bad[0])} holds a NaN or an infinity; a query must be finite")
+    zero = np.flatnonzero(~wide.any(axis=1))
+    if metric is Metric.COSINE and len(zero):
+        raise InputError(f"query {int(zero[0])} is zero and has no direction; cosine needs one")
     return wide

@@ -47,7 +47,7 @@ class Hits:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        scores = [[None if np.isnan(s) else float(s) for s in row] for row in self.scores]
+        scores = [[float(s) if np.isfinite(s) else None for s in row] for row in self.scores]
         return {
             "metric": self.metric,
             "metric_from": self.metric_from,

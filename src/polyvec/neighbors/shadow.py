@@ -27,6 +27,13 @@ Singles = NDArray[np.float32]
 # far below what int8 leaves out.
 SLACK = 2.0**-18
 HUGE = 1e37  # lengths above it could overflow a float32 sum
+FAINT = 2.0**-80  # a center is not measured from where rows are shorter: float32 differences would lose them
+LEAST, MOST = 2.0**-450, 2.0**450  # lengths whose squares float64 holds with all their bits
+
+
+def flushed(dim: int) -> float:
+    """The length that float32 underflow may take from a row or add to a product, were subnormals flushed to zero."""
+    return (dim + 16) * 2.0**-125
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,7 @@ class Shadow:
     def terms(self, metric: Metric) -> RowTerms:
         """The row terms of a metric; rows that cannot be bounded get an infinite error and stay candidates."""
         unit, middle = self.frame.unit, self.frame.center_norm
+        lost_length = flushed(self.codes.shape[1])
         scale, error, hat = (v.astype(np.float64) for v in (self.scale, self.error, self.hat))
         with np.errstate(all="ignore"):
             lost = np.isnan(self.norm)
@@ -80,12 +88,15 @@ class Shadow:
                 a, e = scale / by, error / by
                 n = (hat + error + middle * 2.0**-12) / by
                 h = (self.along + middle * middle) / (by * (middle or 1.0))
+                # Where a length is not to be trusted, or the center's part is lost in rounding, the row is scored.
+                e[~(by >= (FAINT if middle else LEAST)) | ~(by <= MOST)] = np.inf
                 for term in (a, e, n, h):
                     term[zero] = 0.0
             else:
                 a, e, n = scale / unit, error / unit, (hat + error) / unit
                 if metric is Metric.L2:
-                    h = -self.half * (1 - SLACK) / (unit * unit)
+                    sure = self.half * (1 - SLACK) - np.sqrt(2 * self.half) * lost_length - lost_length**2
+                    h = -np.maximum(sure, 0) / (unit * unit)
                 else:
                     h = self.along / (unit * (middle or 1.0))
             out = [
@@ -117,7 +128,7 @@ def choose_frame(sample: Rows) -> Frame:
         mean = np.clip(rows.mean(axis=0), -HUGE, HUGE).astype(np.float32)
         plain = np.sqrt((rows**2).sum(axis=1))
         centred = np.sqrt(((rows - mean) ** 2).sum(axis=1))
-        use = bool(np.median(centred) < 0.9 * np.median(plain)) and bool(np.isfinite(mean).all())
+        use = bool(FAINT < np.median(centred) < 0.9 * np.median(plain)) and bool(np.isfinite(mean).all())
         lengths = centred if use else plain
         lengths = lengths[np.isfinite(lengths) & (lengths > 0)]
         usual = float(np.median(lengths)) if len(lengths) else 1.0
@@ -159,7 +170,7 @@ def cast_shadow(
     split(pool, threads, n, work)
     with np.errstate(all="ignore"):
         length = np.sqrt(centred2)
-        tiny = dim * 1e-44
+        tiny = flushed(dim)
         if narrow:
             # y / scale is rounded twice and scale * (1 / scale) once: 2^-21 of the length holds them all; the
             # residue is a float32 sum of dim / 16 + 4 additions.
@@ -167,20 +178,31 @@ def cast_shadow(
             error = np.where(scale == 0, length * (1 + 2.0**-20), error) + tiny
             hat = scale * np.sqrt(squares.astype(np.float64))
         else:
-            # (dim + 2) 2^-24 is above every order of float32 additions; underflow costs 2^-149 a product.
+            # (dim + 2) 2^-24 is above every order of float32 additions; underflow costs at most 2^-126 an operation.
             gamma = (dim + 4) * 2.0**-24
-            error = length * ((2.0**-22 if copy is not None else 0.0) + gamma / max(1 - gamma, 2.0**-20)) + tiny * 8
+            error = length * ((2.0**-22 if copy is not None else 0.0) + gamma / max(1 - gamma, 2.0**-20)) + tiny * 4
             hat = length.copy()
             error[length > HUGE] = np.inf
         error[~np.isfinite(peak)] = np.inf
         norm = np.sqrt(norm2)
-        # float32 rows with an infinite square hold a NaN or an infinity; float64 ones may only be long.
-        lost = ~np.isfinite(norm2) if rows.dtype == np.float32 else np.isnan(norm2)
-        norm[lost] = np.nan
+        # float32 rows with an infinite square hold a NaN or an infinity; float64 ones may only be long, or short.
+        if rows.dtype == np.float32:
+            norm[~np.isfinite(norm2)] = np.nan
+        else:
+            odd = np.flatnonzero(~((norm >= LEAST) & (norm <= MOST)))
+            norm[odd] = _odd_lengths(rows[odd])
         if not narrow:
             scale[:] = 1
     body = codes if codes is not None else (rows if copy is None else copy)
     return Shadow(body, scale, _round_up(error), _round_up(hat), norm, centred2 / 2, along, frame)
+
+
+def _odd_lengths(rows: Floats) -> Floats:
+    """Lengths whatever the scale, 0 for zero rows alone; NaN where a value is not finite."""
+    most = np.abs(rows).max(axis=1, initial=0.0)
+    scaled = rows / np.where(most > 0, most, 1.0)[:, None]
+    lengths = most * np.sqrt((scaled * scaled).sum(axis=1))
+    return np.where(np.isfinite(most), np.where(most > 0, np.maximum(lengths, 5e-324), 0.0), np.nan)
 
 
 def adopt_codes(rows: NDArray[np.int8] | NDArray[np.uint8], frame: Frame | None = None) -> Shadow:
