@@ -35,6 +35,7 @@ from polyvec.core.files import Source
 from polyvec.core.format import Progress
 from polyvec.core.plain import plain, with_id
 from polyvec.core.records import Record as RecordMapping
+from polyvec.core.sidecars import COMPANIONS
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
 from polyvec.formats.i8bin import CODEC, DIM, MAIN, MANIFEST, META, encode_blocks, read_meta, read_shape
@@ -130,7 +131,7 @@ def export_for_browser(
         with Sink(folder / MANIFEST, inputs=inputs) as manifest:
             told = _write_codes(collection, manifest.sibling(MAIN), rounding, normalize, progress)
             hashes = {MAIN: (rows * dim, told["sha256"]), META: _write_meta(collection, manifest.sibling(META))}
-            manifest.stale.append(folder / f"{MAIN}.shape.json")
+            manifest.discard([f"{MAIN}.shape.json", *(MAIN + ending for ending in COMPANIONS)])
             statistics = {"rows": rows, "dim": dim, **{k: v for k, v in told.items() if k != "sha256"}}
             parameters = {
                 "rounding": rounding,

@@ -25,6 +25,7 @@ from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import Cancelled, FormatError, FormatWarning, InputError, SizeMismatchWarning
 from polyvec.core.files import Source
 from polyvec.core.format import WriteOptions
+from polyvec.core.sidecars import drop_sidecars
 from polyvec.core.sinks import Sink
 from polyvec.formats.bins import HEADER, MAX_U32, WIDE_HEADER, read_header
 from polyvec.verbs.convert import convert
@@ -184,6 +185,7 @@ class FBINWriter:
         self._cancelled = False
         done = 0
         with Sink(self.path, sha256=compute_checksum) as sink:
+            drop_sidecars(sink)
             wide = max(num_vectors, dimension) > MAX_U32
             sink.write((WIDE_HEADER if wide else HEADER).pack({"n": num_vectors, "d": dimension}))
             for chunk in chunks:

@@ -15,6 +15,7 @@ import pytest
 
 from polyvec.core.errors import InputError, Truncated
 from polyvec.core.files import Source
+from polyvec.core.journal import JOURNAL
 from polyvec.core.sinks import HASH_STEP, TEMP_SUFFIX, Sink, sweep
 from polyvec.kernels.filecasts import Cast
 
@@ -78,6 +79,28 @@ def test_a_rewrite_of_hashed_bytes_is_in_the_digest(tmp_path: Path) -> None:
     assert sink.hexdigest() == hashlib.sha256((tmp_path / "a.bin").read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize("fault", ["mapping", "no thread"])
+def test_the_digest_is_right_when_its_thread_fails(tmp_path: Path, fault: str) -> None:
+    broken = (
+        mock.patch("polyvec.core.hashing.mmap.mmap", side_effect=OSError(12, "Cannot allocate memory"))
+        if fault == "mapping"
+        else mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread"))
+    )
+    with broken, Sink(tmp_path / "a.bin", sha256=True, durable=False) as sink:
+        for _ in range(3):
+            sink.write(b"a" * (2 * HASH_STEP))
+    assert sink.hexdigest() == hashlib.sha256((tmp_path / "a.bin").read_bytes()).hexdigest()
+
+
+def test_a_digest_that_cannot_be_had_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"old")
+    broken = mock.patch("polyvec.core.hashing.mmap.mmap", side_effect=OSError(5, "Input/output error"))
+    unread = mock.patch("polyvec.core.hashing.os.pread", side_effect=OSError(5, "Input/output error"))
+    with pytest.raises(OSError, match="Input/output"), broken, unread, Sink(tmp_path / "a.bin", sha256=True) as sink:
+        sink.write(b"a" * (2 * HASH_STEP))
+    assert (tmp_path / "a.bin").read_bytes() == b"old" and names(tmp_path) == ["a.bin"]
+
+
 def test_a_range_of_a_source_is_copied(tmp_path: Path) -> None:
     data = np.random.default_rng(0).bytes(100_000)
     (tmp_path / "in").write_bytes(data)
@@ -104,7 +127,7 @@ def test_a_source_that_shrank_is_truncated_and_leaves_no_trace(tmp_path: Path) -
     assert names(tmp_path) == ["in"]
 
 
-def test_siblings_are_committed_before_the_main_file(tmp_path: Path) -> None:
+def test_siblings_are_committed_at_one_moment_with_the_main_file(tmp_path: Path) -> None:
     order = []
     replace = os.replace
     spy = mock.patch.object(os, "replace", side_effect=lambda a, b: (order.append(Path(b).name), replace(a, b)))
@@ -112,7 +135,7 @@ def test_siblings_are_committed_before_the_main_file(tmp_path: Path) -> None:
         sink.write(b"1")
         sink.sibling("main.words.txt").write(b"2")
         sink.sibling("main.ids.txt").write(b"3")
-    assert order == ["main.words.txt", "main.ids.txt", "main"]
+    assert order == [JOURNAL, "main.words.txt", "main.ids.txt", "main"]
     assert names(tmp_path) == ["main", "main.ids.txt", "main.words.txt"]
 
 

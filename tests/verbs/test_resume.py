@@ -80,7 +80,7 @@ def test_a_kill_at_any_rename_is_survived(folder: Path) -> None:
 def test_an_uninterrupted_run_leaves_nothing_but_the_output(folder: Path) -> None:
     before = names(folder)
     receipt = pv.merge(pattern(folder), folder / "out.fbin", resume=True, sha256=True)
-    assert names(folder) - before == {"out.fbin", "out.fbin.ids.npy"}
+    assert names(folder) - before == {"out.fbin", "out.fbin.ids.npy", "out.fbin.sidecars.json"}
     assert receipt.rows == 110 and receipt.loss is not None and receipt.loss.exact and receipt.sha256
 
 

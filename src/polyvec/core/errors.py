@@ -94,6 +94,10 @@ class Unsupported(FormatError):
     """A valid file that uses something polyvec does not read."""
 
 
+class Replaced(FormatError):
+    """Another program replaced a file while it was opened."""
+
+
 class InputError(PolyvecError, ValueError):
     """An argument or an array that cannot be used as asked."""
 
@@ -144,3 +148,25 @@ class DeviceWarning(UserWarning):
 
 class SizeMismatchWarning(FormatWarning):
     """A file's size is not what its header promises."""
+
+
+def speak_of(error: BaseException, said: str, meant: str) -> None:
+    """Say ``meant`` wherever an error, or one that it comes from, says ``said``: another library may have put it in."""
+    seen: set[int] = set()
+    short = said.rpartition("/")[2], meant.rpartition("/")[2]
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        seen.add(id(following))
+
+        def change(value: Any) -> Any:
+            return value.replace(said, meant).replace(*short) if isinstance(value, str) else value
+
+        following.args = tuple(map(change, following.args))
+        if isinstance(following, OSError):
+            for name in ("filename", "filename2"):
+                if isinstance(getattr(following, name), str):  # setting it to None would be told as a name
+                    setattr(following, name, change(getattr(following, name)))
+        if isinstance(following, FormatError):
+            for name in ("message", "path", "expected", "found", "remedy"):
+                setattr(following, name, change(getattr(following, name)))
+        following = following.__cause__ or following.__context__

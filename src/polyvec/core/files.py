@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import FormatError, Truncated
+from polyvec.core.journal import is_file, locate, open_named
 from polyvec.kernels.filecasts import Cast, read_cast
 from polyvec.kernels.paths import default_threads
 from polyvec.kernels.pieces import read_all
@@ -30,7 +31,8 @@ class Source:
     """A file to read: local (pread, or mmap for views) or bytes in memory. A context manager.
 
     Reads go through pread, never through a mapping, so a file that shrinks while it is read gives a
-    `Truncated` error and not a bus error; `view` maps, for those who ask for zero copies.
+    `Truncated` error and not a bus error; `view` maps, for those who ask for zero copies. A name whose new file
+    is committed and not yet renamed stands for the new one (see `journal`): ``actual`` is where the bytes lie.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, *, data: bytes | None = None,
@@ -42,6 +44,7 @@ class Source:
         self._file: BinaryIO | None = None
         self._map: mmap.mmap | None = None
         self._lock = threading.Lock()
+        self.actual = self.path
         self.bytes_read = 0  # what selective reading promises can be counted
         if self._data is not None:
             self.size = len(self._data)
@@ -53,9 +56,9 @@ class Source:
                 )
             if self.path.is_char_device() or self.path.is_block_device():
                 raise FormatError("this is a device, not a file", path=str(self.path), remedy="name a file, or a pipe")
-            self._file = self.path.open("rb", buffering=0)
+            self._file, self.actual = open_named(self.path)
             self.size = os.fstat(self._file.fileno()).st_size
-            if not self.path.is_file():
+            if not self.actual.is_file():
                 self._spool()
 
     def _spool(self) -> None:
@@ -173,11 +176,33 @@ class Source:
         return np.frombuffer(self._map, np.uint8, size, offset)
 
     def sibling(self, name: str) -> Source | None:
-        """Another file of the same export, in the same folder; None where there is none."""
+        """Another file of the same export, in the same folder; None where there is none.
+
+        Where this is a link, what lies beside the file that it points at, under that one's name, will do.
+        """
         if self.path is None:
             return None
         other = self.path.with_name(name)
-        return Source(other) if other.is_file() else None
+        if not is_file(other) and name.startswith(self.name) and self.path.is_symlink():
+            real = Path(os.path.realpath(self.path))
+            other = real.with_name(real.name + name[len(self.name) :])
+        try:
+            return Source(other) if is_file(other) else None
+        except FileNotFoundError:
+            return None  # it went at this very moment
+
+    def current(self) -> bool:
+        """Whether the path still names the very bytes that were opened; True where there is no plain file to ask."""
+        if self.path is None or self._file is None:
+            return True
+        opened = os.fstat(self._file.fileno())
+        found = locate(self.path)
+        if opened.st_nlink == 0 and found is not None and not found.is_file():
+            return True  # a pipe, spooled
+        try:
+            return found is not None and _identity(opened) == _identity(found.stat())
+        except FileNotFoundError:
+            return False
 
     def _fileno(self) -> int:
         if self._file is None:
@@ -201,6 +226,10 @@ class Source:
         if self.path is None:
             raise TypeError(f"{self.name} lives in this process only and cannot be pickled")
         return Source, (self.path,)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def open_source(where: str | os.PathLike[str] | bytes | Source) -> Source:

@@ -5,6 +5,7 @@ Patterns: ``dataset_000.fbin``, ``shard-00000-of-00100.fbin``, ``vectors.part00.
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import re
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyvec.core.errors import InputError
+from polyvec.core.journal import exists, pending
 
 SPARE_FILES = 64  # for libraries, temporary files and the like
 
@@ -78,7 +80,7 @@ def parse_shard_name(name: str) -> ShardName | None:
 
 def is_pattern(text: str) -> bool:
     """Whether a path is a glob rather than a file that exists."""
-    return any(c in text for c in "*?[") and not Path(text).exists()
+    return any(c in text for c in "*?[") and not exists(text)
 
 
 def expand(inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -92,11 +94,23 @@ def expand(inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) ->
             paths.append(Path(text))
             continue
         # Not Path.glob: that takes no absolute pattern.
-        found = [path for path in map(Path, glob.glob(text, recursive=True)) if path.is_file()]  # noqa: PTH207
+        found = _committed(text, [path for path in map(Path, glob.glob(text, recursive=True)) if path.is_file()])  # noqa: PTH207
         if not found:
             raise InputError(f"{text}: no file matches this pattern")
         paths.extend(sorted(found, key=_order))
     return paths
+
+
+def _committed(pattern: str, found: list[Path]) -> list[Path]:
+    """What a pattern finds, with what a commit under way in one of the folders adds and takes away."""
+    folder, name = os.path.split(pattern)
+    for place in dict.fromkeys([Path(folder), *(path.parent for path in found)]):
+        added, gone = pending(place)
+        listed = {path.name for path in found if path.parent == place}
+        found = [path for path in found if path.parent != place or path.name not in gone]
+        if place == Path(folder):
+            found += [place / new for new in sorted(added - listed) if fnmatch.fnmatchcase(new, name)]
+    return found
 
 
 def _order(path: Path) -> tuple[str, str, int, str]:

@@ -1,11 +1,12 @@
 """Sidecars: what a target format cannot hold, kept in small files beside it and found again on open.
 
 ``OUT.words.txt`` (one a line; ``.words.jsonl`` where a word holds a line break), ``OUT.ids.txt`` or ``OUT.ids.npy``,
-``OUT.records.jsonl``, ``OUT.metadata.json``.
+``OUT.records.jsonl``, ``OUT.metadata.json``, and ``OUT.sidecars.json``, which ties them to the file (see `ties`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator
@@ -19,15 +20,18 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
+from polyvec.core.journal import is_file
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
+from polyvec.core.ties import TIE, check_file, check_sidecar, fingerprint, read_tie, write_tie
 from polyvec.core.vocab import Strings, Vocab
 
 if TYPE_CHECKING:
     from polyvec.core.format import Holds
 
 ENDINGS = (".words.txt", ".words.jsonl", ".ids.txt", ".ids.jsonl", ".ids.npy", ".records.jsonl", ".metadata.json")
+COMPANIONS = (*ENDINGS, TIE)  # what lies beside a file and must not outlive it
 
 
 def lacking(collection: Collection, holds: Holds) -> list[str]:
@@ -47,9 +51,8 @@ def lacking(collection: Collection, holds: Holds) -> list[str]:
 def write_sidecars(collection: Collection, sink: Sink, what: Iterable[str]) -> list[str]:
     """Write sidecars beside the sink's target, committed with it; returns their names. Stale ones go at commit."""
     name = sink.path.name
-    if not sink.stdout:
-        sink.discard(name + ending for ending in ENDINGS)
-    written = []
+    drop_sidecars(sink)
+    written: dict[str, tuple[int, str]] = {}
     for kind in what:
         if kind == "words":
             assert collection.vocab is not None
@@ -65,10 +68,33 @@ def write_sidecars(collection: Collection, sink: Sink, what: Iterable[str]) -> l
         else:
             ending, pieces = ".metadata.json", iter([_json(collection.metadata, indent=2) + b"\n"])
         beside = sink.sibling(name + ending)
+        digest = hashlib.sha256()
         for piece in _gathered(pieces):
             beside.write(piece)
-        written.append(name + ending)
-    return written
+            digest.update(piece)
+        written[ending] = (beside.size, digest.hexdigest())
+    if written:
+        write_tie(sink, written)
+    return [name + ending for ending in written]
+
+
+def drop_sidecars(sink: Sink) -> None:
+    """The sink writes another file: what lies beside an earlier one of this name goes when it is committed."""
+    if not sink.stdout:
+        sink.discard(sink.path.name + ending for ending in COMPANIONS)
+
+
+def keep_sidecars(sink: Sink, source: Source) -> None:
+    """The sink writes the rows of ``source``, which it replaces, in another way: what lies beside them still fits."""
+
+    def demand() -> None:
+        if not source.current():
+            raise InputError(f"{source.label}: another program changed the file meanwhile; run this again")
+
+    sink.guards.append(demand)
+    tie = read_tie(source)
+    if tie is not None and fingerprint(source.read_at, source.size) == tie.fingerprint:
+        write_tie(sink, tie.sidecars)  # a tie that did not hold before stays as it is, and does not hold now
 
 
 def _strings(kind: str, strings: Strings) -> tuple[str, Iterator[bytes]]:
@@ -109,10 +135,18 @@ def _gathered(pieces: Iterator[bytes], size: int = 1 << 20) -> Iterator[bytes]:
 
 def attach_sidecars(collection: Collection, source: Source) -> None:
     """Find a file's sidecars and put what they hold into the collection, where it has none of its own."""
-    for ending in ENDINGS:
-        beside = source.sibling(source.name + ending)
-        if beside is None:
-            continue
+    found = [(ending, beside) for ending in ENDINGS if (beside := source.sibling(source.name + ending)) is not None]
+    try:
+        tie = read_tie(source) if found else None
+        if tie is not None:
+            check_file(source, tie)
+            for ending, beside in found:
+                check_sidecar(beside, ending, tie)
+    except BaseException:
+        for _, beside in found:
+            beside.close()
+        raise
+    for ending, beside in found:
         kind = ending.split(".")[1]
         if kind == "words" and collection.vocab is None:
             collection.vocab = Vocab(read_strings(beside, collection.rows, "words"))
@@ -121,10 +155,10 @@ def attach_sidecars(collection: Collection, source: Source) -> None:
         elif kind == "records" and collection.records is None:
             collection.records = LineRecords(beside, collection.rows)
         elif kind == "metadata":
-            found = parse_json(beside.read_at(0, beside.size), path=beside.label, field="metadata")
-            if not isinstance(found, dict):
+            told = parse_json(beside.read_at(0, beside.size), path=beside.label, field="metadata")
+            if not isinstance(told, dict):
                 raise Corrupt("metadata is not a JSON object", path=beside.label, expected="{…}")
-            collection.metadata = {**found, **collection.metadata}  # the file itself knows best
+            collection.metadata = {**told, **collection.metadata}  # the file itself knows best
         else:
             beside.close()
             continue
@@ -167,4 +201,4 @@ def _read_ids(source: Source, rows: int) -> Column | Strings:
 
 def sidecar_paths(path: Path) -> list[Path]:
     """The sidecars that lie beside a file."""
-    return [other for ending in ENDINGS if (other := path.with_name(path.name + ending)).is_file()]
+    return [other for ending in ENDINGS if is_file(other := path.with_name(path.name + ending))]

@@ -1,25 +1,21 @@
 """Sinks: atomic writes. A kill at any moment leaves the old file or the whole new one.
 
 Bytes go to a temporary file beside the target (``.NAME.XXXXXXXX.polyvec-tmp``); `Sink.commit` syncs it, renames
-it over the target and syncs the folder. The temporary file is locked while its writer lives, so the next
-writer of the same target can tell what a killed process left behind, and sweeps it.
+it over the target and syncs the folder. A file with siblings, and files written `Together`, change at one moment (see
+`commits`). The temporary file is locked while its writer lives, so the next writer of the same target can tell
+what a killed process left behind, and sweeps it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import hashlib
-import mmap
 import os
-import secrets
 import shutil
 import stat
 import sys
 import tempfile
-import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,14 +23,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.errors import InputError, Truncated
+from polyvec.core import commits
+from polyvec.core.commits import sweep as sweep
+from polyvec.core.commits import sync_folder as sync_folder
+from polyvec.core.errors import InputError, Truncated, speak_of
 from polyvec.core.files import Source
+from polyvec.core.hashing import HASH_STEP as HASH_STEP
+from polyvec.core.hashing import Follower
+from polyvec.core.journal import TEMP_SUFFIX as TEMP_SUFFIX
+from polyvec.core.journal import exists
 from polyvec.kernels.filecasts import CODE_BYTES, Cast, allocate, write_cast
 from polyvec.kernels.pieces import write_all
 
-TEMP_SUFFIX = ".polyvec-tmp"
 COPY_STEP = 64 << 20
-HASH_STEP = 1 << 20
 HASH_AHEAD = 4 << 20  # a hash that follows a copy starts after this much
 PARALLEL_BYTES = 8 << 20
 STRETCH = 256 << 10  # stays in the cache between the read and the write
@@ -49,8 +50,10 @@ class Sink:
     """One target file being written. Use as a context manager: commits on success, leaves no trace on failure.
 
     ``inputs`` are files that must not be the target. ``durable=False`` skips fsync. ``sha256=True`` follows the
-    bytes with a hashing thread, so that the digest costs no second pass. Siblings (`sibling`) commit with
-    the main file, which comes last; ``stale`` names siblings of an earlier target that must not outlive it.
+    bytes with a hashing thread, so that the digest costs no second pass. Siblings (`sibling`) commit at the same
+    moment as the main file; ``stale`` names siblings of an earlier target, which go at that moment. With ``together``
+    the sink's commit only makes it ready, and it appears with the others of that set. ``working`` is for files that
+    are no output: states and parts of an unfinished run.
     """
 
     def __init__(
@@ -61,15 +64,20 @@ class Sink:
         overwrite: bool = True,
         durable: bool = True,
         sha256: bool = False,
+        together: Together | None = None,
+        working: bool = False,
     ) -> None:
         self.stdout = os.fspath(path) == "-"
         self.durable = durable
+        self.working = working
         self.size = 0
         self.siblings: list[Sink] = []
         self.stale: list[Path] = []
+        self.guards: list[Callable[[], None]] = []  # asked in the last moment; what they raise stops the commit
         self._inputs = [Path(p) for p in inputs]
         self._open = True
-        self._hasher: _Follower | None = None
+        self._hasher: Follower | None = None
+        self._together = together
         if self.stdout:
             self.path = Path("<stdout>")
             self._temp: Path | None = None
@@ -80,11 +88,11 @@ class Sink:
             self.path = Path(os.path.realpath(path))
             check_target(path, inputs=self._inputs, overwrite=overwrite)
             sweep(self.path)
-            self._temp, self.fd = _create_temp(self.path)
+            self._temp, self.fd = commits.create_temp(self.path)
             with contextlib.suppress(OSError):
                 os.fchmod(self.fd, stat.S_IMODE(self.path.stat().st_mode))
         if sha256:
-            self._hasher = _Follower(self.fd)
+            self._hasher = Follower(self.fd)
 
     @property
     def hashing(self) -> bool:
@@ -210,7 +218,7 @@ class Sink:
         """Another file of the same export, in the same folder, committed together with this one."""
         if self.stdout:
             raise InputError(f"{name} must be written beside the output, and standard output has no beside")
-        sink = Sink(self.path.with_name(name), inputs=self._inputs, durable=self.durable)
+        sink = Sink(self.path.with_name(name), inputs=self._inputs, durable=self.durable, working=self.working)
         self.siblings.append(sink)
         return sink
 
@@ -224,30 +232,42 @@ class Sink:
     # -- the end
 
     def commit(self) -> None:
-        """Make the new file, and its siblings, visible: siblings first, this file last."""
+        """Make the new file and its siblings visible, at one moment; the stale ones go at the same."""
         try:
-            for sink in self.siblings:
-                sink.commit()
-            written = {sink.path for sink in self.siblings}
-            for path in self.stale:
-                if path not in written:
-                    path.unlink(missing_ok=True)
-            if self._hasher is not None:
-                self._hasher.finish(self.size)
+            for sink in self.family():
+                sink.finish()
             if self.stdout:
                 self._to_stdout()
+            elif self._together is not None:
+                self._together.sinks.append(self)
+                return
             else:
-                assert self._temp is not None
-                if self.durable:
-                    os.fsync(self.fd)
-                self._temp.replace(self.path)
-                self._temp = None
-                if self.durable:
-                    sync_folder(self.path.parent)
+                _commit([self])
         except BaseException:
             self.abort()
             raise
         self._close()
+
+    def family(self) -> list[Sink]:
+        """This file's siblings and, last, the file itself."""
+        return [member for sink in self.siblings for member in sink.family()] + [self]
+
+    def finish(self) -> None:
+        """All bytes are written: have their digest, and have them on the disk."""
+        if self._hasher is not None:
+            self._hasher.finish(self.size)
+        if self.durable and not self.stdout:
+            os.fsync(self.fd)
+
+    def release(self) -> None:
+        """The file is committed: what was the temporary file is nobody's business any more."""
+        self._temp = None
+        self._close()
+
+    def written(self) -> commits.Written:
+        """The temporary file and its target."""
+        assert self._temp is not None
+        return commits.Written(self._temp, self.path, working=self.working)
 
     def abort(self) -> None:
         """Drop everything written so far; the target stays as it was."""
@@ -284,89 +304,77 @@ class Sink:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        names = [(str(sink._temp), str(sink.path)) for sink in self.family()]
         try:
             if kind is None:
                 self.commit()
             else:
                 self.abort()
-        except OSError as failed:
-            self._name(failed)
+        except BaseException as failed:
+            self._name(failed, names)
             raise
-        self._name(error)
+        self._name(error, names)
 
-    def _name(self, error: BaseException | None) -> None:
-        """A full disk is told by a file descriptor, which nobody knows: put the target's name into the error."""
+    def _name(self, error: BaseException | None, names: Sequence[tuple[str, str]]) -> None:
+        """Nobody knows a file descriptor or a temporary file: put the target's name into the error."""
         if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
             error.filename = str(self.path)
+        if error is not None and not self.stdout:
+            for temp, target in names:
+                speak_of(error, temp, target)
 
 
-class _Follower:
-    """Hashes a growing file behind its writer; starts over when bytes already hashed are rewritten."""
+class Together:
+    """Several files, with their siblings, that appear at one moment: give it to their sinks. A context manager.
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._hash = hashlib.sha256()
-        self._done = 0
-        self._limit = 0
-        self._held = False  # a header is still to be rewritten: hashing now would be wasted
-        self._ended = False
-        self._wake = threading.Condition()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+    Files in different folders change folder by folder, in the order in which they were written; `discard` names
+    files that go at the moment at which the others of their folder appear.
+    """
 
-    def advance(self, size: int) -> None:
-        with self._wake:
-            if not self._held and size - self._limit >= HASH_STEP:
-                self._limit = size
-                self._wake.notify()
+    def __init__(self) -> None:
+        self.sinks: list[Sink] = []  # those that are ready
+        self.stale: list[Path] = []
 
-    def rewritten(self, offset: int) -> None:
-        with self._wake:
-            self._held = True
-            self._limit = min(self._limit, self._done)
+    def discard(self, paths: Iterable[Path]) -> None:
+        """Files that must not outlive the earlier set, unless they are written anew."""
+        self.stale.extend(Path(os.path.realpath(path)) for path in paths)
 
-    def finish(self, size: int) -> None:
-        with self._wake:
-            if self._held:
-                # Reserved or rewritten bytes: the only safe digest is that of the finished file.
-                self._limit = 0
-            else:
-                self._limit = size
-            self._ended = True
-            self._wake.notify()
-        self._thread.join()
-        if self._held:
-            self._hash, self._done = hashlib.sha256(), 0
-            self._pass(size)
+    def __enter__(self) -> Together:
+        return self
 
-    def stop(self) -> None:
-        with self._wake:
-            self._ended = True
-            self._limit = min(self._limit, self._done)
-            self._wake.notify()
-        self._thread.join()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self.sinks:
+                _commit(self.sinks, self.stale)
+        finally:
+            for sink in self.sinks:
+                sink.abort()  # those that are committed have nothing left to drop
 
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
 
-    def _run(self) -> None:
-        while True:
-            with self._wake:
-                while self._done >= self._limit and not self._ended:
-                    self._wake.wait()
-                if self._done >= self._limit:
-                    return
-                limit = self._limit
-            self._pass(min(limit, self._done + 16 * HASH_STEP))
-
-    def _pass(self, limit: int) -> None:
-        """Hash up to ``limit`` through a mapping of the page cache: the file is our own and does not shrink."""
-        while self._done < limit:
-            start = self._done // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-            stop = min(limit, self._done + 16 * HASH_STEP)
-            with mmap.mmap(self._fd, stop - start, prot=mmap.PROT_READ, offset=start) as view, memoryview(view) as data:
-                self._hash.update(data[self._done - start :])
-            self._done = stop
+def _commit(sinks: Sequence[Sink], stale: Iterable[Path] = ()) -> None:
+    """Commit finished sinks, all those of a folder at one moment."""
+    family = [member for sink in sinks for member in sink.family()]
+    seen: set[Path] = set()
+    for sink in family:
+        if sink.path in seen:
+            raise InputError(f"{sink.path}: two outputs have this name")
+        seen.add(sink.path)
+    going = [*stale, *(path for sink in family for path in sink.stale)]
+    for folder in dict.fromkeys(sink.path.parent for sink in family):
+        here = [sink for sink in family if sink.path.parent == folder]
+        commit = commits.Commit(
+            folder,
+            [sink.written() for sink in here],
+            [path for path in going if path.parent == folder],
+            durable=any(sink.durable for sink in here),
+            guards=[guard for sink in here for guard in sink.guards],
+        )
+        try:
+            commit.run()
+        finally:
+            if commit.done:
+                for sink in here:
+                    sink.release()
 
 
 def _bytes_of(data: Payload) -> memoryview:
@@ -390,7 +398,7 @@ def check_target(
     # A rename would put a plain file in place of the device: /dev/null must stay what it is.
     if Path(path).exists() and not Path(path).is_file():
         raise InputError(f"{path}: the output is a device or a pipe, not a file; write to - and redirect that")
-    if not overwrite and target.exists():
+    if not overwrite and exists(target):
         raise InputError(f"{path}: the output exists; use --force (overwrite=True) to replace it")
     if not target.parent.is_dir():
         raise InputError(f"{path}: the folder {target.parent} does not exist; create it first")
@@ -404,48 +412,3 @@ def refuse_inputs(target: str | os.PathLike[str], inputs: Iterable[str | os.Path
                 raise InputError(
                     f"{os.fspath(target)}: the output is also an input; choose another name for the output"
                 )
-
-
-def sweep(target: Path) -> list[Path]:
-    """Remove temporary files of this target whose writer is gone; returns them."""
-    swept = []
-    for path in target.parent.glob(f".{_escape(target.name)}.????????{TEMP_SUFFIX}"):
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
-            swept.append(path)
-        except OSError:
-            pass  # its writer lives
-        finally:
-            os.close(fd)
-    return swept
-
-
-def _create_temp(target: Path) -> tuple[Path, int]:
-    """A new locked temporary file beside the target, with the mode that the umask gives."""
-    while True:
-        path = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMP_SUFFIX}")
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.exists():
-            return path, fd
-        os.close(fd)  # another writer swept it between creation and lock
-
-
-def _escape(name: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in ``folder`` survive a power cut."""
-    with contextlib.suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

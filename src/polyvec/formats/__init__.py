@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from polyvec.core.collection import Collection, concat
-from polyvec.core.errors import AmbiguousFormat, FormatError, FormatWarning, InputError, UnknownFormat
+from polyvec.core.errors import AmbiguousFormat, FormatError, FormatWarning, InputError, Replaced, UnknownFormat
 from polyvec.core.files import Source, open_source
 from polyvec.core.format import Confidence, Format, Match
 from polyvec.core.shards import arrange, expand, is_pattern, permit_files
 from polyvec.core.sidecars import attach_sidecars, sidecar_paths
 
 HEAD_BYTES = 4096
+SETTLING = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds between attempts at a file that is being replaced
+
+Result = TypeVar("Result")
 
 _registered: list[Format] = []
 
@@ -146,7 +150,15 @@ def open(
     """
     if isinstance(where, (str, os.PathLike)) and is_pattern(os.fspath(where)):
         return _open_shards(os.fspath(where), format=format, lenient=lenient, sidecars=sidecars, **own)
-    source = open_source(where)
+
+    if isinstance(where, Source):
+        return _open(where, format, lenient, sidecars, own)
+    return settled(lambda: _open(open_source(where), format, lenient, sidecars, own))
+
+
+def _open(source: Source, format: str | None, lenient: bool, sidecars: bool, own: dict[str, Any]) -> Collection:
+    """A collection over a source; `Replaced` where the path names another file by the time all parts are open."""
+    collection: Collection | None = None
     try:
         detection = detect(source, format)
         unknown = set(own) - set(detection.format.options)
@@ -155,12 +167,18 @@ def open(
         try:
             collection = detection.format.open(source, variant=detection.match.variant, lenient=lenient, **own)
             for note in collection.notes:
-                warnings.warn(f"{source.label}: {note}", FormatWarning, stacklevel=2)
+                warnings.warn(f"{source.label}: {note}", FormatWarning, stacklevel=4)
             if sidecars and source.path is not None:
                 attach_sidecars(collection, source)
         except FormatError as error:
             raise hinted(error.located(source.label), detection, source) from None
-    except BaseException:
+        _demand_current(source)
+    except BaseException as error:
+        if isinstance(error, FormatError | FileNotFoundError):
+            with closing(source):
+                _demand_current(source)  # what is wrong may be that parts of two files were read
+        if collection is not None:
+            collection.close()
         source.close()
         raise
     collection.path = source.label
@@ -168,6 +186,22 @@ def open(
     collection.reason = detection.match.reason
     collection.on_close(source.close)
     return collection
+
+
+def _demand_current(source: Source) -> None:
+    if not source.current():
+        raise Replaced("the file was replaced or changed while it was opened", path=source.label,
+                       remedy="open it again when its writer is done")  # fmt: skip
+
+
+def settled(work: Callable[[], Result]) -> Result:
+    """What opening something gives; opened again where another program replaced a file meanwhile."""
+    for wait in SETTLING:
+        try:
+            return work()
+        except Replaced:
+            time.sleep(wait)
+    return work()
 
 
 def hinted(error: FormatError, detection: Detection, source: Source) -> FormatError:
@@ -187,24 +221,44 @@ def hinted(error: FormatError, detection: Detection, source: Source) -> FormatEr
 
 
 def _open_shards(pattern: str, **options: Any) -> Collection:
-    shards = arrange(expand(pattern))
-    for problem in shards.problems:
-        warnings.warn(problem, FormatWarning, stacklevel=3)
-    return open_many([os.fspath(p) for p in shards.paths], **options)
+    def work() -> Collection:
+        shards = arrange(expand(pattern))
+        for problem in shards.problems:
+            warnings.warn(problem, FormatWarning, stacklevel=5)
+        whole = _open_all([os.fspath(p) for p in shards.paths], options)
+        if expand(pattern) != list(shards.paths):
+            whole.close()
+            raise Replaced("shards were added or removed while they were opened", path=pattern,
+                           remedy="open them again when their writer is done")  # fmt: skip
+        return whole
+
+    return settled(work)
 
 
 def open_many(paths: list[str], **options: Any) -> Collection:
     """Several files as one collection, in order; `InputError` where columns, dimensions or dtypes differ."""
+    return settled(lambda: _open_all(paths, options))
+
+
+def _open_all(paths: list[str], options: dict[str, Any]) -> Collection:
+    own = dict(options)
+    common = (own.pop("format", None), own.pop("lenient", False), own.pop("sidecars", True))
     opened: list[Collection] = []
+    sources: list[Source] = []
     permit_files(len(paths) * (1 + len(sidecar_paths(Path(paths[0])))))
     try:
         for path in paths:
-            opened.append(open(path, **options))
+            sources.append(open_source(path))
+            opened.append(_open(sources[-1], *common, own))
             check_alike(opened[0], opened[-1])
+        for source in sources:
+            _demand_current(source)
         return concat(opened)
     except BaseException:
         for collection in opened:
             collection.close()
+        for source in sources:
+            source.close()
         raise
 
 

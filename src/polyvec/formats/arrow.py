@@ -101,12 +101,14 @@ class IpcTable(Table):
     def __init__(self, source: Source) -> None:
         pa = arrow("Arrow files")
         self.label, self.size, self.lock = source.label, source.size, threading.Lock()
-        if source.path is not None and source.path.is_file():
-            self._raw = pa.OSFile(str(source.path))
+        if source.actual is not None and source.actual.is_file():
+            self._raw = pa.OSFile(str(source.actual))
         else:
             self._raw = pa.PythonFile(SourceStream(source), "r")
         # Rows are counted through a mapping, which touches no more than the messages' heads; read they are by read().
-        counted = pa.memory_map(str(source.path)) if source.path is not None and source.path.is_file() else self._raw
+        counted = (
+            pa.memory_map(str(source.actual)) if source.actual is not None and source.actual.is_file() else self._raw
+        )
         self.groups = self.count(counted)
         if counted is not self._raw:
             counted.close()

@@ -209,8 +209,8 @@ def _wrapped(source: Source) -> Iterator[None]:
 def _open(source: Source) -> Any:
     h5py = _library()
     with _wrapped(source):
-        if source.path is not None and source.path.is_file():
-            return h5py.File(source.path, "r", locking=False)
+        if source.actual is not None and source.actual.is_file():
+            return h5py.File(source.actual, "r", locking=False)
         if source.fd is not None:  # standard input, spooled to a file without a name
             return h5py.File(io.BufferedReader(SourceStream(source), 1 << 20), "r")
         access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)

@@ -111,7 +111,7 @@ class I8bin(Format):
             beside = sink.sibling(f"{sink.path.name}.shape.json")
             beside.write(json.dumps({"shape": [rows, dim]}).encode() + b"\n")
         elif not sink.stdout:
-            sink.stale.append(sink.path.with_name(f"{sink.path.name}.shape.json"))
+            sink.discard([f"{sink.path.name}.shape.json"])
 
     def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
         try:

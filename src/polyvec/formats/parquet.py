@@ -129,8 +129,8 @@ class ParquetTable(Table):
 
         self.label, self.size, self.lock = source.label, source.size, threading.Lock()
         with wrapped(source.label):
-            if source.path is not None and source.path.is_file():
-                self._raw = pa.OSFile(str(source.path))
+            if source.actual is not None and source.actual.is_file():
+                self._raw = pa.OSFile(str(source.actual))
             else:
                 self._raw = pa.PythonFile(SourceStream(source), "r")
             self.file = pq.ParquetFile(

@@ -17,6 +17,7 @@ from polyvec.core.blocks import Array, Extent
 from polyvec.core.columns import ArrayColumn
 from polyvec.core.errors import InputError
 from polyvec.core.files import Source
+from polyvec.core.sidecars import drop_sidecars, keep_sidecars
 from polyvec.core.sinks import Sink
 from polyvec.formats.cvc import check_chunk
 from polyvec.formats.cvc.encoding import Target, choose, declared, widest, write_piece
@@ -123,6 +124,10 @@ def edit(path: Path, output_path: Path | None, change: Callable[[Declared, Heade
         inputs = [] if output_path is None else [path]
         with Sink(path if output_path is None else output_path, inputs=inputs) as sink:
             rewrite(source, header, sink, columns=columns)
+            if output_path is None:
+                keep_sidecars(sink, source)
+            else:
+                drop_sidecars(sink)
 
 
 def upgrade(path: Path, output_path: Path) -> Header:
@@ -130,6 +135,7 @@ def upgrade(path: Path, output_path: Path) -> Header:
     with Source(path) as source:
         header = read_header(source)
         with Sink(output_path, inputs=[path], overwrite=False) as sink:
+            drop_sidecars(sink)
             layout = replace(header, layout="versioned", version=(2, 0) if header.columnar else (1, 0))
             rewrite(source, layout, sink)
         return header

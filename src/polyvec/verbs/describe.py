@@ -70,7 +70,12 @@ class Description:
 def describe(path: str | os.PathLike[str] | Source, *, format: str | None = None, layout: bool = False,
              lenient: bool = False, sample: bool = True) -> Description:  # fmt: skip
     """Describe a file. ``layout`` adds its byte map; ``sample=False`` reads no rows at all."""
-    source = open_source(path)
+    if not isinstance(path, Source):
+        return formats.settled(lambda: _describe(open_source(path), format, layout, lenient, sample))
+    return _describe(path, format, layout, lenient, sample)
+
+
+def _describe(source: Source, format: str | None, layout: bool, lenient: bool, sample: bool) -> Description:
     with source:
         detection = formats.detect(source, format)
         with warnings.catch_warnings():

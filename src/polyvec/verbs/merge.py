@@ -23,6 +23,7 @@ def merge(
     finished shards are kept beside the target until all are done, and a killed run continues. Takes the options of
     `convert`.
     """
+    inputs = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     shards = arrange(expand(inputs))
     if not shards.paths:
         raise InputError("nothing to merge; name at least one file")
@@ -36,6 +37,10 @@ def merge(
         notes = (*shards.problems, f"{len(paths)} files merged")
         return run_resumable(paths, target, writing, source_format=source_format, lenient=lenient, notes=notes)
     with formats.open_many(paths, format=source_format, lenient=lenient) as collection:
+        if expand(inputs) != list(shards.paths):
+            raise InputError(
+                "shards were added or removed while they were opened; run it again when their writer is done"
+            )
         collection.notes.extend(shards.problems)
         receipt = write_collection(target, collection, writing, inputs=paths)
     done = "would be merged" if writing.dry_run else "merged"

@@ -16,6 +16,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import WriteOptions
+from polyvec.core.sidecars import drop_sidecars
 from polyvec.core.sinks import Sink
 from polyvec.core.views import ConcatColumn
 from polyvec.formats.cvc import LAYOUTS, file_header, is_columnar, write_chunk, write_file
@@ -61,6 +62,7 @@ def pack_cvc(
     chunks = partition(collection.columns, targets, rows, False)
     metadata = _per_chunk(chunk_metadata, len(chunks))
     with Sink(output_path, inputs=inputs, durable=durable) as sink:
+        drop_sidecars(sink)
         write_file(
             collection, sink, targets, chunks, chunk_metadata=metadata, options=WriteOptions(own=own, progress=progress)
         )
@@ -153,6 +155,7 @@ def _write(columns: Mapping[str, Column], targets: Sequence[Target], path: Path,
     collection = Collection(columns)
     chunks = partition(columns, targets, _chunk_rows(chunk_size), False)
     with Sink(path, durable=durable) as sink:
+        drop_sidecars(sink)
         write_file(collection, sink, targets, chunks, sections=sections, options=WriteOptions(own=own),
                    columnar=columnar)  # fmt: skip
 
@@ -174,6 +177,7 @@ def _pack_stream(arrays: Iterator[Array], path: Path, compression: str, chunk_ro
         sink, file_header([target], columnar=columnar, mapped=mapped), layout=layout,
         version=(2, 0) if columnar else (1, 0), mapped=mapped, chunks=None,
     ) as writer:  # fmt: skip
+        drop_sidecars(sink)
         for number, chunk in enumerate(_rechunked(chain([first], arrays), rows, start)):
             entry: dict[str, Any] = {"rows": len(chunk)}
             if metadata is not None:

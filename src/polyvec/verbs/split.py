@@ -13,7 +13,7 @@ import numpy as np
 from polyvec import formats
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
-from polyvec.core.sidecars import sidecar_paths
+from polyvec.core.sidecars import COMPANIONS
 from polyvec.core.sinks import check_target
 from polyvec.verbs.convert import Receipt, as_progress, gather, inputs_of, write_collection
 
@@ -70,7 +70,7 @@ def _onward(progress: Progress | None, start: int, total: int) -> Progress | Non
 def _remove(shards: list[Path]) -> None:
     """Take back shards that were not there before, and their sidecars: half a set is worse than none."""
     for path in shards:
-        for file in (*sidecar_paths(path), path):
+        for file in (*(path.with_name(path.name + ending) for ending in COMPANIONS), path):
             file.unlink(missing_ok=True)
 
 

@@ -16,6 +16,7 @@ from polyvec.core.errors import FormatError, FormatWarning
 from polyvec.core.files import Source, open_source
 from polyvec.core.format import Finding, Progress
 from polyvec.core.sidecars import attach_sidecars
+from polyvec.core.ties import check_digests
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,9 @@ def verify(
         except FormatError as error:
             findings.append(Finding.of(error.located(source.label)))
         digest = _digest(source) if sha256 else None
+        if not source.current():
+            findings.append(Finding("error", f"{source.label}: the file was replaced or changed while it was checked; "
+                                    "check it again when its writer is done"))  # fmt: skip
         if isinstance(sha256, str) and digest != sha256.lower():
             findings.append(Finding("error", f"{source.label}: SHA-256 differs: expected {sha256}, found {digest}; "
                                     "fetch the file again", field="sha256"))  # fmt: skip
@@ -115,6 +119,7 @@ def _check(source: Source, detection: formats.Detection) -> list[Finding]:
     # The check closes the collection it opens; the file itself stays ours.
     findings = list(detection.format.check(source, variant=variant))
     if source.path is not None:
+        findings += [Finding.of(error) for error in check_digests(source)]
         with detection.format.open(source, variant=variant) as collection:
             attach_sidecars(collection, source)
             if collection.records is not None:

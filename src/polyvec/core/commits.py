@@ -1,0 +1,210 @@
+"""Commits: temporary files become the files they are for, all of them at one moment.
+
+One file with nothing to remove is one rename. More than that is a set: the journal appears (this is the moment), the
+files are renamed, those that must not stay are removed, the journal goes. A process that dies in between leaves the
+journal, which readers follow and the next writer in the folder carries out. Commits in one folder come one after the
+other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyvec.core.errors import FormatError
+from polyvec.core.journal import (
+    JOURNAL,
+    TEMP_SUFFIX,
+    Journal,
+    Move,
+    Removal,
+    before,
+    parse_journal,
+    read_trusted,
+    temp_stem,
+)
+from polyvec.core.locks import folder_lock
+from polyvec.kernels.pieces import write_all
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A finished temporary file and the target it is for."""
+
+    temp: Path
+    target: Path
+    working: bool = False  # no output of a command: the state of an unfinished run
+
+
+class Commit:
+    """The moment at which the files of one folder change. `done` says whether it has come, also after a failure."""
+
+    def __init__(
+        self,
+        folder: Path,
+        files: Sequence[Written],
+        stale: Iterable[Path],
+        *,
+        durable: bool,
+        guards: Sequence[Callable[[], None]] = (),
+    ) -> None:
+        self.folder = folder
+        self.guards = guards
+        self.files = files
+        self.stale = list(dict.fromkeys(path for path in stale if path not in {file.target for file in files}))
+        self.durable = durable
+        self.done = False
+        self._proof: Path | None = None  # goes in the moment of the commit
+
+    def run(self) -> None:
+        """Commit. Whatever is raised before the moment has changed nothing; after it, the new files count."""
+        with folder_lock(self.folder):
+            roll_forward(self.folder)
+            for guard in self.guards:
+                guard()
+            stale = [path for path in self.stale if before(path) is not None]
+            try:
+                if len(self.files) == 1 and not stale:
+                    self._proof = self.files[0].temp
+                    self._proof.replace(self.files[0].target)
+                    self._sync()
+                else:
+                    self._run_set(stale)
+            finally:
+                # Asked of the disk, because an interrupt may come between the rename and a note of it.
+                self.done = self._proof is not None and not self._proof.exists()
+                if self._proof is not None and not self.done and self._proof not in {file.temp for file in self.files}:
+                    self._proof.unlink(missing_ok=True)
+
+    def _run_set(self, stale: Sequence[Path]) -> None:
+        moves = [Move(file.target.name, file.temp.name, before(file.target)) for file in self.files]
+        removals = [Removal(path.name, before(path)) for path in stale]
+        journal = Journal({move.name: move for move in moves}, {gone.name: gone for gone in removals})
+        self._proof, fd = create_temp(self.files[-1].target)
+        try:
+            write_all(fd, memoryview(journal.to_bytes()), 0)
+            if self.durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        try:
+            self._proof.replace(self.folder / JOURNAL)
+            self._sync()
+            carry_out(self.folder, journal, durable=self.durable)
+        except BaseException:
+            # An interrupt, or a disk that fails for a moment: go on as far as it goes.
+            if not self._proof.exists():
+                with contextlib.suppress(OSError):
+                    carry_out(self.folder, journal, durable=self.durable)
+            raise
+
+    def _sync(self) -> None:
+        if self.durable:
+            sync_folder(self.folder)
+
+
+def carry_out(folder: Path, journal: Journal, *, durable: bool) -> None:
+    """Do what a journal lists and is not done yet, then remove it. What fails stays listed, and is raised at the end."""
+    failed: OSError | None = None
+    for move in journal.moves.values():
+        try:
+            temp, target = folder / move.temp, folder / move.name
+            if before(target) == move.before:
+                temp.replace(target)
+            else:
+                temp.unlink(missing_ok=True)  # renamed before; or somebody has put another file there since
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            failed = failed or OSError(error.errno, error.strerror, str(folder / move.name))
+    for gone in journal.removals.values():
+        try:
+            if journal.removes(folder / gone.name):
+                (folder / gone.name).unlink(missing_ok=True)
+        except OSError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    if durable:
+        sync_folder(folder)
+    (folder / JOURNAL).unlink(missing_ok=True)
+    if durable:
+        sync_folder(folder)
+
+
+def roll_forward(folder: Path) -> None:
+    """Finish what a writer that died left in the journal. The caller holds the folder's lock."""
+    path = folder / JOURNAL
+    data = read_trusted(path)
+    if data is None:
+        return
+    try:
+        journal = parse_journal(data, str(path))
+    except FormatError:
+        path.unlink(missing_ok=True)  # nobody can follow it, and readers have warned of it
+        return
+    try:
+        carry_out(folder, journal, durable=True)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"an earlier write of this file could not be finished ({(error.strerror or str(error)).lower()}); "
+            f"see to that, or remove {path} to keep the files as they are",
+            error.filename,
+        ) from None
+
+
+def sweep(target: Path) -> list[Path]:
+    """Finish what dead writers had committed, and remove what those of this target and its siblings left; returns it."""
+    ours = re.compile(rf"\.{re.escape(temp_stem(target.name))}(\..+)?\.[0-9a-f]{{8}}{re.escape(TEMP_SUFFIX)}")
+    swept = []
+    with folder_lock(target.parent):
+        roll_forward(target.parent)
+        with os.scandir(target.parent) as entries:
+            found = [Path(entry.path) for entry in entries if ours.fullmatch(entry.name)]
+        for path in found:
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except OSError:
+                continue
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                swept.append(path)
+            except OSError:
+                pass  # its writer lives
+            finally:
+                os.close(fd)
+    return swept
+
+
+def create_temp(target: Path) -> tuple[Path, int]:
+    """A new locked temporary file beside the target, with the mode that the umask gives."""
+    while True:
+        path = target.with_name(f".{temp_stem(target.name)}.{secrets.token_hex(4)}{TEMP_SUFFIX}")
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            error.filename = str(target)
+            raise
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.exists():
+            return path, fd
+        os.close(fd)  # another writer swept it between creation and lock
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in ``folder`` survive a power cut."""
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
