@@ -44,6 +44,7 @@ class Column:
     dtype: np.dtype[Any]
     encoding: str
     derived: bool = False  # computed from the other columns; a copy of the file needs the others only
+    forward: bool = False  # every row costs all before it
 
     @property
     def rows(self) -> int:

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 from polyvec.core.collection import Collection
+from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError
 from polyvec.core.files import Source
 from polyvec.core.layout import Span
@@ -109,6 +110,10 @@ class Format(ABC):
         """The collection as this format can take it (two columns folded into one, say), and what was left out."""
         return collection, []
 
+    def compared(self, given: Collection, written: Collection) -> tuple[Column, Column]:
+        """What a receipt compares: the rows that were given, and the same as readers of the new file see them."""
+        return given.vectors, written.vectors
+
     def holding(self, collection: Collection) -> Holds:
         """What of this collection the format holds; for formats whose `holds` depends on what is in it."""
         return self.holds
@@ -116,6 +121,10 @@ class Format(ABC):
     def target(self, collection: Collection, options: WriteOptions) -> str:
         """The encoding that `write` will use for the main column, in words; for receipts and dry runs."""
         return options.encoding or "raw"
+
+    def written_variant(self, collection: Collection, options: WriteOptions) -> str:
+        """The variant that `write` makes, for formats that choose it by what is in the collection."""
+        return options.variant
 
     def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
         """What is wrong with a file, beyond what `open` refuses. The default reads every row."""

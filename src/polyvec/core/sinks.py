@@ -229,6 +229,12 @@ class Sink:
             refuse_inputs(path, self._inputs)
             self.stale.append(path)
 
+    def source(self) -> Source:
+        """What was written, under the target's name: to be read back before it replaces anything."""
+        from polyvec.core.written import WrittenSource
+
+        return WrittenSource(self.path, self._temp, self.fd, self.siblings)
+
     # -- the end
 
     def commit(self) -> None:

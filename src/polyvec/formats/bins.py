@@ -102,6 +102,9 @@ class Bins(Format):
     def target(self, collection: Collection, options: WriteOptions) -> str:
         return f"raw {np.dtype(TYPES[self._variant(collection, options)]).name}"
 
+    def written_variant(self, collection: Collection, options: WriteOptions) -> str:
+        return self._variant(collection, options)
+
     def _variant(self, collection: Collection, options: WriteOptions) -> str:
         asked = options.encoding
         if asked is not None and asked not in _ENCODINGS:

@@ -114,7 +114,7 @@ class Hdf5(Format):
                     places[name] = _allocate(h5py, file, name, column.shape, stored)
             _write_metadata(file, collection.metadata)
             flat = sorted(name for name, column in columns.items() if len(column.shape) >= 2)
-            if main != next((n for n in MAIN if n in flat), flat[0] if flat else main):
+            if main not in flat or main != next((n for n in MAIN if n in flat), flat[0]):
                 file.attrs[MAIN_NAME] = main  # the rule of `open` would choose another
         stream.settle()
         for name, place in places.items():
@@ -238,14 +238,16 @@ def _collect(source: Source, file: Any, wanted: str | None) -> Collection:
         if column is not None:
             columns[name] = column
     flat = [name for name, column in columns.items() if len(column.shape) >= 2]
+    metadata = _read_metadata(file, notes)
+    named = metadata.pop(MAIN_NAME, None)
+    if isinstance(named, str) and named in columns:
+        flat = [named, *flat]  # single values are rows where the writer says so
     if not flat:
         shown = ", ".join(f"{n} {getattr(d, 'shape', None)} {d.dtype}" for n, d in list(datasets.items())[:8])
         raise Unsupported("no dataset of numbers has two dimensions", path=source.label, expected="rows of vectors",
                           found=shown or "no dataset at all")  # fmt: skip
     if wanted is not None and wanted not in columns:
         raise InputError(f"{source.label}: no dataset {wanted!r}; there are {', '.join(columns)}")
-    metadata = _read_metadata(file, notes)
-    named = metadata.pop(MAIN_NAME, None)
     main = wanted or next((n for n in (named, *MAIN) if n in flat), flat[0])
     return Collection(columns, main=main, metadata=metadata, notes=notes)
 

@@ -229,6 +229,7 @@ class InflatedColumn(Column):
     """A deflated array: inflated forward, and from its start again for every way back."""
 
     encoding = "raw"
+    forward = True
 
     def __init__(
         self, source: Source, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, header: Any

@@ -71,6 +71,9 @@ class Vecs(Format):
         column = VecsColumn("ids" if dtype.kind == "i" else "vectors", source, [extent], row_shape=(d,), encoding="raw")
         return Collection({column.name: column}, notes=notes)
 
+    def written_variant(self, collection: Collection, options: WriteOptions) -> str:
+        return _variant(collection, options)
+
     def target(self, collection: Collection, options: WriteOptions) -> str:
         return f"raw {np.dtype(TYPES[_variant(collection, options)]).name}"
 

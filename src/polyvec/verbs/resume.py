@@ -28,7 +28,7 @@ from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import sidecar_paths
 from polyvec.core.sinks import Sink, refuse_inputs
 from polyvec.core.strict_json import parse_json
-from polyvec.verbs.convert import Receipt, Writing, as_progress, measure, resolve_target, write_collection
+from polyvec.verbs.convert import Receipt, Writing, as_progress, resolve_target, write_collection
 
 PIECE_BYTES = 1 << 30  # decoded: what a kill may cost
 PACKED = ("bins", "npy", "vecs")  # formats whose parts are joined by copying bytes
@@ -78,20 +78,19 @@ def run_resumable(
                 if progress:
                     progress(done, whole.rows)
             with _join(parts.paths(len(pieces)), chosen) as joined:
-                final = replace(writing, column=None, measure=False, progress=None, format=writing.format,
+                final = replace(writing, column=None, progress=None, format=writing.format,
                                 encoding=writing.encoding if stage.format == "safetensors" else None)  # fmt: skip
                 try:
-                    receipt = write_collection(target, joined, final, inputs=paths)
+                    receipt = write_collection(target, joined, final, inputs=paths, against=chosen)
                 except (InputError, LossyConversion):
                     parts.forget()  # the same command would fail again: these parts help nobody
                     raise
-            loss = measure(chosen.vectors, goal, format, variant) if writing.measure else None
             kept = parts.kept
             parts.forget()
     codec = receipt.codec.partition(" -> ")
     before = f"raw {chosen.vectors.dtype.name}" if chosen.vectors.encoding == "raw" else chosen.vectors.encoding
     said = [*notes, *(f"{kept} of {len(pieces)} parts were there already" for _ in range(min(1, kept)))]
-    return replace(receipt, loss=loss, codec=f"{before} -> {codec[2]}", seconds=time.perf_counter() - started,
+    return replace(receipt, codec=f"{before} -> {codec[2]}", seconds=time.perf_counter() - started,
                    notes=(*receipt.notes, *said))  # fmt: skip
 
 

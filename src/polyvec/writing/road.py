@@ -1,0 +1,258 @@
+"""write_collection: fit a collection to a format, write it with its sidecars, read it back, commit."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyvec import formats
+from polyvec.core.collection import Collection
+from polyvec.core.columns import Column
+from polyvec.core.errors import InputError, LossyConversion
+from polyvec.core.format import Format, Progress, WriteOptions
+from polyvec.core.sidecars import lacking, write_sidecars
+from polyvec.core.sinks import Sink, check_target
+from polyvec.writing.loss import SAMPLE_ROWS
+from polyvec.writing.readback import SIDE_ROWS, Expected, ReadBack, read_back
+from polyvec.writing.receipts import Receipt
+
+ENCODINGS = ("raw", "float16", "bfloat16", "int8", "pq", "lossless")
+REHEARSED_ROWS = 64  # of a dry run
+WHOLE_ONLY = ("pq",)  # encodings that are fitted to the column, and not to any few of its rows
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How `write` and its kin go about it; see `convert` for the meaning of each."""
+
+    encoding: str | None = None
+    format: str | None = None
+    column: str | None = None
+    sidecar: bool = True
+    overwrite: bool = True
+    durable: bool = True
+    sha256: bool = False
+    dry_run: bool = False
+    measure: bool = True
+    chunk_rows: int | None = None
+    progress: Progress | bool | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+
+def gather(options: Mapping[str, Any]) -> Writing:
+    """Options as given to a verb; what is not a common one belongs to the format."""
+    names = {f for f in Writing.__dataclass_fields__ if f != "own"}
+    common = {k: v for k, v in options.items() if k in names}
+    own = {k: v for k, v in options.items() if k not in names}
+    writing = Writing(**common, own=own)
+    if writing.encoding is not None and writing.encoding not in ENCODINGS:
+        raise InputError(f"unknown encoding {writing.encoding!r}; there are {', '.join(ENCODINGS)}")
+    if writing.chunk_rows is not None and writing.chunk_rows < 1:
+        raise InputError(f"chunk size must be at least 1 row, not {writing.chunk_rows}")
+    return writing
+
+
+def resolve_target(path: str | os.PathLike[str], collection: Collection, format: str | None) -> tuple[Format, str]:
+    """The format and variant to write: ``format`` where given, else by suffix."""
+    if format is not None:
+        found, variant = formats.find_format(format)
+    else:
+        suffix = Path(path).suffix.lower()
+        able = [f for f in formats.all_formats() if suffix in f.suffixes]
+        if not able:
+            raise InputError(
+                f"{os.fspath(path)}: no format is written for the suffix {suffix or '(none)'!s}; there are "
+                + ", ".join(sorted({s for f in formats.all_formats() if f.writable for s in f.suffixes}))
+                + "; or name one with --to (format=)"
+            )
+        found = next((f for f in able if f.writable and f.suits(collection, suffix)), able[0])
+        variant = found.aliases.get(suffix[1:], suffix[1:])
+    if not found.writable:
+        raise InputError(f"{found.name} files are only read; choose another format")
+    return found, variant
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A collection as a format takes it, what goes beside the file, and what is left out."""
+
+    collection: Collection
+    format: Format
+    variant: str
+    beside: list[str]
+    dropped: list[str]
+    parts: tuple[str, ...]  # of words, records, ids, metadata: what the file itself holds
+
+    def expected(self) -> Expected:
+        """What must read back."""
+        return Expected(self.collection, self.parts, tuple(self.beside))
+
+
+def fit(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> Fitted:
+    """The contract of every write: what the format cannot do is refused here, before anything is written."""
+    format, variant = resolve_target(path, collection, writing.format)
+    refuse_unknown(format, writing)
+    dropped: list[str] = []
+    if writing.column is not None:
+        collection, dropped = fit_columns(collection, format, writing.column)
+    collection, folded = format.prepare(collection, writing.own)
+    collection, left = fit_columns(collection, format, None)
+    dropped = folded + dropped + left
+    check_lengths(collection)
+    holds = format.holding(collection)
+    beside = lacking(collection, holds)
+    kept = [what for what in ("words", "records", "ids", "metadata") if what not in beside and _has(collection, what)]
+    if "spaces" in writing.own and "words" in kept:
+        kept.remove("words")  # respelled as asked
+    if not writing.sidecar or os.fspath(path) == "-":
+        dropped += beside
+        beside = []
+    return Fitted(collection, format, variant, beside, dropped, tuple(kept))
+
+
+def _has(collection: Collection, what: str) -> bool:
+    return bool(collection.metadata) if what == "metadata" else getattr(collection, NAMES[what]) is not None
+
+
+NAMES = {"words": "vocab", "records": "records", "ids": "ids"}
+
+
+def refuse_unknown(format: Format, writing: Writing) -> None:
+    """`InputError` for options and encodings that a format does not declare."""
+    unknown = set(writing.own) - set(format.options)
+    if unknown:
+        raise InputError(
+            f"{format.name} has no option {', '.join(sorted(unknown))}"
+            + (f"; it has {', '.join(format.options)}" if format.options else "")
+        )
+    asked, known = writing.encoding, format.holds.encodings
+    if asked is not None and asked not in known:
+        others = [f.name for f in formats.all_formats() if f.writable and asked in f.holds.encodings]
+        have = f"there {'are' if len(known) > 1 else 'is'} {' and '.join([', '.join(known[:-1]), known[-1]] if known[1:] else known)}"
+        raise InputError(
+            f"{format.name} files hold no {asked} encoding; {have}"
+            + (f"; {', '.join(others)} hold {asked}" if others else "")
+        )
+
+
+def check_lengths(collection: Collection) -> None:
+    """`InputError` unless there is one word, record and id a row."""
+    for what, name in NAMES.items():
+        found = getattr(collection, name)
+        if found is not None and len(found) != collection.rows:
+            raise InputError(f"there are {len(found)} {what} for {collection.rows} rows; give one a row")
+
+
+def write_collection(
+    path: str | os.PathLike[str],
+    collection: Collection,
+    writing: Writing,
+    *,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    against: Collection | None = None,
+) -> Receipt:
+    """The one road to a file: fit the collection to the format, write it with its sidecars, read it back, commit.
+
+    ``against`` is what the loss is measured by, where the collection is itself made of it.
+    """
+    started = time.perf_counter()
+    inputs = list(inputs)
+    fitted = fit(path, collection, writing)
+    collection, format = fitted.collection, fitted.format
+    options = WriteOptions(
+        writing.encoding, fitted.variant, writing.chunk_rows, as_progress(writing.progress), writing.own
+    )
+    path_of = f"{describe_encoding(collection.vectors)} -> {format.target(collection, options)}"
+    notes = tuple(collection.notes)
+    if writing.dry_run:
+        check_target(path, inputs=inputs, overwrite=writing.overwrite)
+        notes += rehearse(path, fitted, writing).notes
+        sidecars = tuple(f"{Path(path).name} + {what}" for what in fitted.beside)
+        return Receipt(os.fspath(path), format.name, collection.rows, collection.dim, 0, 0.0, path_of, None, sidecars,
+                       tuple(fitted.dropped), notes, dry_run=True)  # fmt: skip
+    sink = Sink(path, inputs=inputs, overwrite=writing.overwrite, durable=writing.durable, sha256=writing.sha256)
+    with sink:
+        names, found = write_checked(
+            sink, fitted, options, writing, fit(path, against, writing).collection if against else None
+        )
+    return Receipt(
+        os.fspath(path), format.name, collection.rows, collection.dim, sink.size, time.perf_counter() - started,
+        path_of, found.loss if writing.measure else None, tuple(names), tuple(fitted.dropped), (*notes, *found.notes),
+        sink.hexdigest() if writing.sha256 else None, column_losses=found.columns if writing.measure else {},
+    )  # fmt: skip
+
+
+def write_checked(
+    sink: Sink, fitted: Fitted, options: WriteOptions, writing: Writing, against: Collection | None = None
+) -> tuple[list[str], ReadBack]:
+    """Write into a sink and read it back: the names of the sidecars, and what was found. Nothing is committed."""
+    collection, format = fitted.collection, fitted.format
+    format.write(collection, sink, options)
+    names = write_sidecars(collection, sink, fitted.beside)
+    found = read_back(
+        sink, format, format.written_variant(collection, options), fitted.expected(), forced=writing.format,
+        against=against, rows=SAMPLE_ROWS if writing.measure else SIDE_ROWS,
+    )  # fmt: skip
+    return names, found
+
+
+def rehearse(path: str | os.PathLike[str], fitted: Fitted, writing: Writing) -> ReadBack:
+    """A dry run's write: a few rows into a folder that goes again, so that it refuses what the real one would."""
+    collection = fitted.collection
+    unequal = any(column.rows != collection.rows for column in collection.columns.values())
+    if unequal or writing.encoding in WHOLE_ONLY:
+        return ReadBack(None)
+    rows = np.unique(np.linspace(0, max(0, collection.rows - 1), min(REHEARSED_ROWS, collection.rows)).astype(np.int64))
+    few = collection.take(rows)
+    part = Fitted(few, fitted.format, fitted.variant, fitted.beside, fitted.dropped, fitted.parts)
+    options = WriteOptions(writing.encoding, fitted.variant, writing.chunk_rows, None, writing.own)
+    name = f"rehearsal{Path(path).suffix}" if os.fspath(path) == "-" else Path(path).name
+    with tempfile.TemporaryDirectory() as folder:
+        sink = Sink(Path(folder) / name, durable=False)
+        try:
+            return write_checked(sink, part, options, writing)[1]
+        finally:
+            sink.abort()
+
+
+def fit_columns(collection: Collection, format: Format, column: str | None) -> tuple[Collection, list[str]]:
+    """The collection with the columns the format can hold; `LossyConversion` where the choice is not ours."""
+    if column is not None:
+        dropped = [name for name in collection.columns if name != column]
+        try:
+            return collection.select(column), dropped
+        except KeyError as error:
+            raise InputError(str(error.args[0])) from None
+    if len(collection.columns) == 1:
+        return collection, []
+    if format.holds.many_columns:
+        kept = collection if format.name == collection.format else collection.without_derived()
+        return kept, [
+            what for what in ("vocab", "records", "ids") if getattr(kept, what) is not getattr(collection, what)
+        ]
+    names = ", ".join(f"{n} ({'x'.join(map(str, c.shape))})" for n, c in collection.columns.items())
+    raise LossyConversion(
+        f"{format.name} holds one column and the source has {len(collection.columns)}: {names}; "
+        f"choose one with --column (column=), for example --column {collection.main}"
+    )
+
+
+def as_progress(progress: Progress | bool | None) -> Progress | None:
+    """A callback from what the caller gave; True draws a bar on standard error."""
+    if progress is True:
+        from polyvec.core.progress import bar
+
+        return bar()
+    return progress or None
+
+
+def describe_encoding(column: Column) -> str:
+    """A column's encoding as receipts name it."""
+    return f"raw {column.dtype.name}" if column.encoding == "raw" else column.encoding
