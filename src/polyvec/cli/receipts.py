@@ -42,6 +42,10 @@ def print_receipt(receipt: Any, *, json: bool) -> None:
                 f"worst cosine {loss.min_cosine:.7f} "
                 f"({loss.rows:,} rows compared)"
             )
+    for name, loss in receipt.column_losses.items():
+        say(
+            f"  column {name}: max error {loss.max_error:.3g}, mean {loss.mean_error:.3g} ({loss.rows:,} rows compared)"
+        )
     if receipt.sidecars:
         say(f"  beside it: {', '.join(receipt.sidecars)} (--no-sidecar leaves them out)")
     if receipt.dropped:
