@@ -134,7 +134,11 @@ def _index(file: str, base: Any, column: str | None) -> Any:
         raise InputError(f"{file}: an index lies beside one file; merge shards first, or search without --index")
     path = sidecar_path(file)
     if path.exists():
-        return Index.open(path, base, column=column)
+        index = Index.open(path, base, column=column)
+        if index.rehashed:  # the next search need not read all rows again
+            index.save(path)
+            note(f"{file} has new times and the same rows: recorded in {path}")
+        return index
     index = Index.build(base, column=column)
     index.save(path)
     note(f"wrote {path}")

@@ -1,20 +1,14 @@
 """A reusable index: the int8 shadow of a column with its bounds, in memory or in a sidecar file.
 
 A search with an index reads the codes (a quarter of float32) and fetches only the rows that the bounds cannot
-exclude. Results are those of a search without it. Sidecar `NAME.pvindex`, little endian::
-
-    offset 0    8 bytes  "PVINDEX1"
-    offset 8    u32      length of the header
-    offset 12   JSON     {"rows", "dim", "unit", "sha256": of the rows, "stamp": [size, mtime_ns] or null,
-                          "arrays": [[name, dtype, offset, bytes], ...]}
-    then        the arrays, each at a multiple of 64 bytes
+exclude. Results are those of a search without it. `sidecar.py` says what the file `NAME.pvindex` holds.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,12 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.columns import Column
-from polyvec.core.errors import Corrupt, InputError
-from polyvec.core.files import Source
+from polyvec.core.columns import ArrayColumn, Column, FileColumn
+from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
-from polyvec.core.sinks import Sink
-from polyvec.core.strict_json import parse_json
 from polyvec.kernels.paths import resolve_threads
 from polyvec.neighbors.base import Base, check_vectors, memory_view, opened, row_blocks, scorable
 from polyvec.neighbors.metric import Metric, parse_metric
@@ -35,16 +26,14 @@ from polyvec.neighbors.scan import MOST_DIM, RowBlock, Scan
 from polyvec.neighbors.search import Hits, check_k
 from polyvec.neighbors.search import search as search_base
 from polyvec.neighbors.shadow import Frame, RowTerms, Shadow, adopt_codes, cast_shadow, choose_frame
+from polyvec.neighbors.sidecar import DTYPES, STRETCH, Stretches, read_sidecar, sidecar_path, write_sidecar
 
-MAGIC = b"PVINDEX1"
-SUFFIX = ".pvindex"
-MOST_HEADER = 1 << 16
+__all__ = ["Index", "sidecar_path", "stamp_of"]
+
 BLOCK_ROWS = 1 << 24  # an index block: candidates count rows in 32 bits
+SETTLED = 50_000_000  # nanoseconds after which another write gives a file another time
 
-_DTYPES = {
-    "codes": np.int8, "scale": np.float32, "error": np.float32, "hat": np.float32, "norm": np.float64,
-    "half": np.float64, "along": np.float64, "center": np.float32,
-}  # fmt: skip
+Stamp = tuple[int, int, int]
 
 
 class Index:
@@ -62,8 +51,10 @@ class Index:
         self.base = base  # a path is opened for each search
         self.name = name
         self.digest = digest
-        self._stamp: tuple[int, int] | None = None
+        self.rehashed = False  # whether the base's rows had to be read to know that the index is theirs
+        self._stamp: Stamp | None = None
         self._column: Column | None = None  # the one checked last
+        self._unchecked: Stretches | None = None  # checksums of mapped codes that no scan has come to yet
         self._terms: dict[Metric, RowTerms] = {}
 
     @property
@@ -82,12 +73,16 @@ class Index:
         cls, base: Base, *, column: str | None = None, threads: int | None = None, progress: Progress | None = None
     ) -> Index:
         """Index a path, collection, column or array. A collection must stay open while its index is used."""
-        with opened(base, column) as (collection, vectors):
+        with opened(base, column) as (_, vectors):
+            before = stamp_of(base, vectors, settled=True)
             index = cls._build(vectors, resolve_threads(threads), progress)
+            if stamp_of(base, vectors) != before:
+                raise InputError("the base was changed while it was indexed; index a file that rests")
+            index._stamp = before
             if isinstance(base, (str, os.PathLike)):
-                index.base, index.name, index._stamp = base, column, stamp_of(os.fspath(base))
+                index.base, index.name = base, column
             else:
-                index._column, index._stamp = vectors, stamp_of(collection.path)
+                index._column = vectors
             return index
 
     @classmethod
@@ -100,7 +95,7 @@ class Index:
             raise InputError(f"rows of {dim} dimensions cannot be indexed as int8; search them without an index")
         whole: dict[str, NDArray[Any]] = {"codes": np.empty((n, dim), np.int8)}
         for name in ("scale", "error", "hat", "norm", "half", "along"):
-            whole[name] = np.empty(n, _DTYPES[name])
+            whole[name] = np.empty(n, DTYPES[name])
         frame: Frame | None = None
         hasher = _Hasher()
         with ThreadPoolExecutor(threads) as pool:
@@ -136,82 +131,94 @@ class Index:
         scan = Scan(queries, k=k, metric=chosen, threads=threads)
         view = memory_view(column)
         terms = self._row_terms(chosen)
-        for at in range(0, self.rows, BLOCK_ROWS):
-            end = min(at + BLOCK_ROWS, self.rows)
+        unchecked, width = self._unchecked, self.shadow.codes.shape[1]
+        first = unchecked is not None and unchecked.pending
+        step = max(1, 4 * STRETCH // width) if first else BLOCK_ROWS
+        for at in range(0, self.rows, step):
+            end = min(at + step, self.rows)
+            if unchecked is not None and first:
+                unchecked.check(at * width, end * width + 64 * (end == self.rows), threads)
             part = RowTerms(terms.A[at:end], terms.E[at:end], terms.N[at:end], terms.H[at:end])
             rows = None if view is None else view[at:end]
             scan.feed(RowBlock(at, end - at, rows, column.take, _cut(self.shadow, at, end), part))
         return scan.result()
 
-    def check(self, column: Column) -> None:
-        """`InputError` unless the index is of this column: same shape, and same rows where a few are looked at."""
+    def check(self, column: Column, stamp: Stamp | None = None) -> None:
+        """`InputError` unless the index is of this column. `stamp` is that of its file, where there is one.
+
+        A file whose size and times are those recorded, and the very array that was indexed, are known; the rows of
+        anything else are hashed.
+        """
         shape = (self.rows, self.shadow.codes.shape[1])
         if column.shape != shape:
             found = " x ".join(map(str, column.shape))
             raise InputError(
                 f"the index is of {shape[0]} x {shape[1]} rows and the base has {found}; build it again from this base"
             )
-        if column is self._column:
+        known = stamp is not None and stamp == self._stamp
+        if stamp is None and self._column is not None:
+            known = column is self._column or _same_memory(column, self._column)
+        if known and self._column is not None:
+            self._column = column
             return
         some = np.unique(np.linspace(0, self.rows - 1, min(self.rows, 16)).astype(np.int64))
         rows = scorable(column.take(some))
-        with np.errstate(all="ignore"):
-            lengths = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
-            known = self.shadow.norm[some]
-            same = np.isclose(lengths, known, rtol=1e-9, atol=0) | ~np.isfinite(lengths) | np.isnan(known)
+        frame = self.shadow.frame
+        part = adopt_codes(rows, frame) if rows.dtype in (np.int8, np.uint8) else cast_shadow(rows, frame, narrow=True)
+        same = np.ones(len(some), bool)
+        for name in ("scale", "error", "hat", "norm", "half", "along"):
+            a, b = getattr(part, name), getattr(self.shadow, name)[some]
+            same &= (a == b) | (np.isnan(a) & np.isnan(b))
         if not same.all():
             raise InputError(
                 f"the index is of other rows: row {int(some[~same][0])} differs; build it again from this base"
             )
-        self._column = column
+        if not known:
+            self._compare_hash(column)
+        self._column, self._stamp = column, stamp
+
+    def _compare_hash(self, column: Column) -> None:
+        hasher = _Hasher()
+        for block in row_blocks(column):
+            assert block.rows is not None
+            hasher.add(block.rows)
+        if hasher.hexdigest() != self.digest:
+            raise InputError("the index is of other rows: their hash differs; build it again from this base")
+        self.rehashed = True
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the sidecar, atomically; by convention beside the base as `NAME.pvindex`."""
-        arrays: dict[str, NDArray[Any]] = {name: getattr(self.shadow, name) for name in _DTYPES if name != "center"}
+        if self._unchecked is not None and self._unchecked.pending:
+            self._unchecked.check(0, len(self._unchecked.data))
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self.shadow, name) for name in DTYPES if name != "center"}
         if self.shadow.frame.center is not None:
             arrays["center"] = self.shadow.frame.center
-        table: list[list[Any]] = []
-        at = 0
-        for name, array in arrays.items():
-            table.append([name, np.dtype(_DTYPES[name]).str, at, array.nbytes])
-            at += -(-array.nbytes // 64) * 64
         header = {
             "rows": self.rows, "dim": int(self.shadow.codes.shape[1]), "unit": self.shadow.frame.unit,
-            "sha256": self.digest, "stamp": self._stamp, "arrays": table,
+            "sha256": self.digest, "stamp": self._stamp,
         }  # fmt: skip
-        text = json.dumps(header).encode()
-        with Sink(path) as sink:
-            sink.write(MAGIC + len(text).to_bytes(4, "little") + text)
-            sink.align(64)
-            for array in arrays.values():
-                sink.write(array)
-                sink.align(64)
-            return sink.path
+        return write_sidecar(path, header, arrays)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], base: Base, *, column: str | None = None) -> Index:
         """The sidecar of this base, mapped into memory; `InputError` where it belongs to other rows.
 
-        The base's size and time decide where they are as recorded; otherwise its rows are hashed again.
+        The base's size and times decide where they are as recorded; otherwise its rows are hashed again (`rehashed`;
+        saving the index records the new times).
         """
-        source = Source(path)
-        header, arrays = _read_sidecar(source)
+        header, arrays, codes = read_sidecar(path)
         frame = Frame(arrays.pop("center", None), float(header["unit"]))
         index = cls(Shadow(frame=frame, **arrays), base, str(header["sha256"]), name=column)
-        with opened(base, column) as (collection, vectors):
-            index.check(vectors)
-            where = os.fspath(base) if isinstance(base, (str, os.PathLike)) else collection.path
-            stamp = stamp_of(where)
-            if stamp is None or list(stamp) != header["stamp"]:
-                hasher = _Hasher()
-                for block in row_blocks(vectors):
-                    assert block.rows is not None
-                    hasher.add(block.rows)
-                if hasher.hexdigest() != index.digest:
-                    raise InputError(
-                        f"{os.fspath(path)}: the index is of another file: the rows' hash differs; build it again"
-                    )
-            index._stamp = stamp
+        index._unchecked = codes
+        stamp = header["stamp"]
+        index._stamp = tuple(stamp) if isinstance(stamp, list) else None
+        with opened(base, column) as (_, vectors):
+            try:
+                index.check(vectors, stamp_of(base, vectors))
+            except InputError as error:
+                raise InputError(f"{os.fspath(path)}: {error}") from None
+            if isinstance(base, (str, os.PathLike)):
+                index._column = None  # it is closed here, and opened again for each search
         return index
 
     def _row_terms(self, metric: Metric) -> RowTerms:
@@ -233,20 +240,34 @@ class _Hasher:
         return self._hash.hexdigest()
 
 
-def sidecar_path(path: str | os.PathLike[str]) -> Path:
-    """Where the index of a file lies by convention."""
-    return Path(os.fspath(path) + SUFFIX)
+def stamp_of(base: Base, column: Column, *, settled: bool = False) -> Stamp | None:
+    """Size, time of writing and time of change of the one file that holds the rows; None where there is none.
+
+    With `settled`, wait until a later write is sure to give it another time.
+    """
+    path: Path | None = None
+    if isinstance(base, (str, os.PathLike)):
+        path = Path(base)
+    elif isinstance(column, FileColumn):
+        path = column.source.path
+    if path is None or not path.is_file():
+        return None
+    found = path.stat()
+    young = found.st_ctime_ns + SETTLED - time.time_ns()
+    if settled and 0 < young <= SETTLED:
+        time.sleep(young / 1e9)
+        found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def stamp_of(path: str | None) -> tuple[int, int] | None:
-    """Size and time of a file; None where there is no single file."""
-    if path is None:
-        return None
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
+def _same_memory(column: Column, other: Column) -> bool:
+    """Whether two columns are of one array."""
+    if not (isinstance(column, ArrayColumn) and isinstance(other, ArrayColumn)):
+        return False
+    a, b = column.view(), other.view()
+    if a is None or b is None:
+        return False
+    return (a.ctypes.data, a.shape, a.strides, a.dtype) == (b.ctypes.data, b.shape, b.strides, b.dtype)
 
 
 def _cut(shadow: Shadow, start: int, stop: int) -> Shadow:
@@ -256,42 +277,3 @@ def _cut(shadow: Shadow, start: int, stop: int) -> Shadow:
         shadow.codes[start:stop], shadow.scale[start:stop], shadow.error[start:stop], shadow.hat[start:stop],
         shadow.norm[start:stop], shadow.half[start:stop], shadow.along[start:stop], shadow.frame,
     )  # fmt: skip
-
-
-def _read_sidecar(source: Source) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays, every length checked against the bytes that exist."""
-
-    def wrong(what: str) -> Corrupt:
-        return Corrupt(f"not a usable index: {what}", path=source.label, remedy="build it again")
-
-    head = source.read_at(0, 12)
-    length = int.from_bytes(head[8:12], "little")
-    if len(head) < 12 or head[:8] != MAGIC:
-        raise wrong("the first bytes are not PVINDEX1")
-    if length > MOST_HEADER or 12 + length > source.size:
-        raise wrong(f"its header of {length} bytes does not fit")
-    header = parse_json(source.read_at(12, length), path=source.label, offset=12)
-    try:
-        rows, dim, unit = header["rows"], header["dim"], float(header["unit"])
-        table = {str(name): (str(dtype), offset, size) for name, dtype, offset, size in header["arrays"]}
-        str(header["sha256"]), header["stamp"]
-    except (TypeError, KeyError, ValueError):
-        raise wrong("its header lacks a field") from None
-    if not all(type(v) is int and v > 0 for v in (rows, dim)) or not (np.isfinite(unit) and unit > 0):
-        raise wrong("its header holds impossible numbers")
-    if set(table) - {"center"} != set(_DTYPES) - {"center"}:
-        raise wrong("its arrays are not those of an index")
-    start = -(-(12 + length) // 64) * 64
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, (dtype, offset, size) in table.items():
-        shape = (rows, dim) if name == "codes" else (dim,) if name == "center" else (rows,)
-        expected = np.dtype(_DTYPES[name])
-        bytes_needed = expected.itemsize * shape[0] * (shape[1] if len(shape) > 1 else 1)
-        sound = type(offset) is int and type(size) is int and offset >= 0 and offset % 64 == 0
-        if not sound or dtype != expected.str or size != bytes_needed or start + offset + size > source.size:
-            raise wrong(f"array {name} does not fit the file")
-        arrays[name] = source.view(start + offset, size).view(expected).reshape(shape)
-    for name in ("scale", "error", "hat"):
-        if not bool((arrays[name] >= 0).all()):
-            raise wrong(f"array {name} holds impossible numbers")
-    return header, arrays

@@ -104,9 +104,11 @@ def search(
         if found is not None:
             rows, scores = found
         elif index is not None:
+            from polyvec.neighbors.index import stamp_of
+
             if where is not None:
                 raise InputError("an index cannot be combined with a filter; leave one of them out")
-            index.check(vectors)
+            index.check(vectors, stamp_of(base, vectors))
             rows, scores = index.scan(probes, k=k, metric=chosen, threads=threads)
         else:
             scan = Scan(probes, k=k, metric=chosen, threads=threads)

@@ -1,0 +1,171 @@
+"""The sidecar `NAME.pvindex` of an index: a header and arrays, every byte under a checksum.
+
+Little endian::
+
+    offset 0    8 bytes  "PVINDEX2"
+    offset 8    u32      length of the header
+    offset 12   u32      CRC-32 of the 12 bytes before, the header and the zeros after it
+    offset 16   JSON     {"rows", "dim", "unit", "sha256": of the rows, "stamp": [size, mtime_ns, ctime_ns] or null,
+                          "arrays": [[name, dtype, bytes, [CRC-32 of each 16 MB]], ...]}
+    then        the arrays in that order, each from a multiple of 64 bytes on; the zeros after an array belong to its
+                last stretch, and the file ends with them
+
+The numbers of the rows are checked when a file is opened, since opening uses them. The codes, most of the file, are
+checked a stretch at a time, when a scan first comes to it: it reads them anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
+from polyvec.core.files import Source
+from polyvec.core.sinks import Sink
+from polyvec.core.strict_json import parse_json
+from polyvec.kernels.checksum import crc32
+from polyvec.kernels.spread import spread
+
+MAGIC = b"PVINDEX2"
+SUFFIX = ".pvindex"
+MOST_HEADER = 1 << 25
+STRETCH = 1 << 24  # bytes under one checksum
+REMEDY = "delete it and build it again"
+
+DTYPES = {
+    "codes": np.int8, "scale": np.float32, "error": np.float32, "hat": np.float32, "norm": np.float64,
+    "half": np.float64, "along": np.float64, "center": np.float32,
+}  # fmt: skip
+
+Array = NDArray[Any]
+
+
+@dataclass(slots=True)
+class Stretches:
+    """The bytes of an array with its padding, and the checksums of those that nobody has looked at yet."""
+
+    name: str
+    data: NDArray[np.uint8]
+    crcs: list[int]
+    path: str
+    offset: int  # of the data in the file
+    seen: set[int] = field(default_factory=set)
+
+    @property
+    def pending(self) -> bool:
+        return len(self.seen) < len(self.crcs)
+
+    def check(self, start: int, stop: int, threads: int | None = None) -> None:
+        """`Corrupt` unless the stretches that hold bytes start to stop are as they were written."""
+        last = min(-(-stop // STRETCH), len(self.crcs))
+        todo = [i for i in range(start // STRETCH, last) if i not in self.seen]
+        for i, crc in zip(todo, spread(self._sum, todo, threads)):
+            if crc != self.crcs[i]:
+                raise Corrupt(
+                    f"array {self.name} is damaged: its bytes do not have their checksum", path=self.path,
+                    offset=self.offset + i * STRETCH, expected=f"CRC-32 {self.crcs[i]:08x}", found=f"{crc:08x}",
+                    remedy=REMEDY,
+                )  # fmt: skip
+            self.seen.add(i)
+
+    def _sum(self, i: int) -> int:
+        return crc32(self.data[i * STRETCH : (i + 1) * STRETCH])
+
+
+def sidecar_path(path: str | os.PathLike[str]) -> Path:
+    """Where the index of a file lies by convention."""
+    return Path(os.fspath(path) + SUFFIX)
+
+
+def write_sidecar(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Path:
+    """Write the file, atomically."""
+    table = [
+        [name, np.dtype(DTYPES[name]).str, array.nbytes, _crcs_of(np.ascontiguousarray(array, DTYPES[name]))]
+        for name, array in arrays.items()
+    ]
+    text = json.dumps({**header, "arrays": table}).encode()
+    if len(text) > MOST_HEADER:
+        raise Unsupported("the index is too large for its header", path=os.fspath(path))
+    text += bytes(-(16 + len(text)) % 64)
+    head = MAGIC + len(text).to_bytes(4, "little")
+    with Sink(path) as sink:
+        sink.write(head + crc32(text, crc32(head)).to_bytes(4, "little") + text)
+        for name, array in arrays.items():
+            sink.write(np.ascontiguousarray(array, DTYPES[name]))
+            sink.align(64)
+        return sink.path
+
+
+def read_sidecar(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array], Stretches]:
+    """Header, arrays mapped into memory, and the codes' checksums, still to be looked at; no file stays open."""
+    with Source(path) as source:
+        return _read(source)
+
+
+def _crcs_of(array: Array) -> list[int]:
+    data = array.reshape(-1).view(np.uint8)
+    sums = spread(lambda at: crc32(data[at : at + STRETCH]), range(0, len(data), STRETCH))
+    short = -len(data) % 64
+    sums[-1] = crc32(bytes(short), sums[-1])
+    return sums
+
+
+def _read(source: Source) -> tuple[dict[str, Any], dict[str, Array], Stretches]:
+    def wrong(what: str, kind: type[FormatError] = Corrupt) -> FormatError:
+        return kind(f"not a usable index: {what}", path=source.label, remedy=REMEDY)
+
+    head = source.read_at(0, 16)
+    if head[:8] == b"PVINDEX1":
+        raise wrong("it was written by an earlier polyvec, without checksums", Unsupported)
+    if len(head) < 16 or head[:8] != MAGIC:
+        raise wrong("the first bytes are not PVINDEX2")
+    length = int.from_bytes(head[8:12], "little")
+    if length > MOST_HEADER or (16 + length) % 64:
+        raise wrong(f"its header cannot have {length} bytes")
+    if 16 + length > source.size:
+        raise wrong(f"its header of {length} bytes is cut off", Truncated)
+    text = source.read_at(16, length)
+    if crc32(text, crc32(head[:12])) != int.from_bytes(head[12:16], "little"):
+        raise wrong("its header does not have its checksum")
+    header = parse_json(text.rstrip(b"\0"), path=source.label, offset=16)
+    try:
+        rows, dim, unit = header["rows"], header["dim"], float(header["unit"])
+        table = {str(name): (str(dtype), size, crcs) for name, dtype, size, crcs in header["arrays"]}
+        str(header["sha256"]), header["stamp"]
+    except (TypeError, KeyError, ValueError):
+        raise wrong("its header lacks a field") from None
+    if not all(type(v) is int and v > 0 for v in (rows, dim)) or not (np.isfinite(unit) and unit > 0):
+        raise wrong("its header holds impossible numbers")
+    if set(table) - {"center"} != set(DTYPES) - {"center"}:
+        raise wrong("its arrays are not those of an index")
+    at = 16 + length
+    arrays: dict[str, Array] = {}
+    codes: Stretches | None = None
+    for name, (dtype, size, crcs) in table.items():
+        shape = (rows, dim) if name == "codes" else (dim,) if name == "center" else (rows,)
+        expected = np.dtype(DTYPES[name])
+        if dtype != expected.str or size != expected.itemsize * int(np.prod(shape, dtype=object)):
+            raise wrong(f"array {name} has another shape than its rows")
+        padded = -(-size // 64) * 64
+        if at + padded > source.size:
+            raise wrong(f"array {name} is cut off at {source.size} bytes", Truncated)
+        if not isinstance(crcs, list) or len(crcs) != -(-size // STRETCH):
+            raise wrong(f"array {name} lacks checksums")
+        stretches = Stretches(name, source.view(at, padded), crcs, source.label, at)
+        arrays[name] = stretches.data[:size].view(expected).reshape(shape)
+        if name == "codes":
+            codes = stretches
+        else:
+            stretches.check(0, padded)
+        at += padded
+    if at != source.size:
+        raise wrong(f"{source.size - at} bytes follow its arrays")
+    assert codes is not None
+    return header, arrays, codes
