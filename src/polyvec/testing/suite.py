@@ -23,7 +23,7 @@ from polyvec.testing import atomicity, hostile
 from polyvec.testing.contents import assert_same_contents, bits, consume, examine
 from polyvec.testing.limits import HEADROOM, Clock, TooSlow, bounded, limited
 from polyvec.testing.samples import MemorySource, Sample
-from polyvec.verbs.convert import convert, write
+from polyvec.verbs.convert import ENCODINGS, convert, write
 from polyvec.verbs.describe import describe
 from polyvec.verbs.verify import verify
 
@@ -160,6 +160,18 @@ class FormatSuite:
             )  # fmt: skip
             held = Sample(sample.name, only, tolerance=sample.tolerance)
             assert_same_contents(found, held)
+
+    def test_an_encoding_that_is_not_declared_is_refused(self, tmp_path: Path) -> None:
+        sample = self._one()
+        for encoding in set(ENCODINGS) - set(self.format.holds.encodings):
+            for dry_run in (False, True):
+                with pytest.raises(InputError, match=f"no {encoding} encoding"):
+                    self._write(sample, tmp_path / self._name(sample), encoding=encoding, dry_run=dry_run)
+        assert not list(tmp_path.iterdir())
+
+    def test_a_dry_run_takes_what_the_run_takes(self, sample: Sample, tmp_path: Path) -> None:
+        self._write(sample, tmp_path / self._name(sample), dry_run=True)
+        assert not list(tmp_path.iterdir())
 
     def test_the_same_collection_gives_the_same_bytes(self, sample: Sample, tmp_path: Path) -> None:
         assert self._export(sample, tmp_path / "one") == self._export(sample, tmp_path / "two")

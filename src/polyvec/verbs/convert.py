@@ -69,7 +69,7 @@ def convert(
     ``progress`` is True or a callback(current, total); with ``resume`` finished parts are kept beside the target until
     all are done, and a killed run continues. Further options are the target format's own.
     """
-    if resume and not options.get("dry_run"):
+    if resume:
         from polyvec.verbs.resume import run_resumable
 
         paths = [os.fspath(path) for path in expand(source)]

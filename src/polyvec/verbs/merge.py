@@ -31,10 +31,11 @@ def merge(
         raise InputError("; ".join(shards.problems))
     paths = [os.fspath(path) for path in shards.paths]
     writing = gather(options)
-    if resume and not writing.dry_run:
+    done = "would be merged" if writing.dry_run else "merged"
+    if resume:
         from polyvec.verbs.resume import run_resumable
 
-        notes = (*shards.problems, f"{len(paths)} files merged")
+        notes = (*shards.problems, f"{len(paths)} files {done}")
         return run_resumable(paths, target, writing, source_format=source_format, lenient=lenient, notes=notes)
     with formats.open_many(paths, format=source_format, lenient=lenient) as collection:
         if expand(inputs) != list(shards.paths):
@@ -43,5 +44,4 @@ def merge(
             )
         collection.notes.extend(shards.problems)
         receipt = write_collection(target, collection, writing, inputs=paths)
-    done = "would be merged" if writing.dry_run else "merged"
     return replace(receipt, notes=(*receipt.notes, f"{len(paths)} files {done}"))

@@ -64,6 +64,9 @@ def run_resumable(
         chosen = whole if writing.column is None else _select(whole, writing.column)
         _refuse_unequal(chosen)
         format, variant = resolve_target(target, chosen, writing.format)
+        if writing.dry_run:
+            planned = write_collection(target, whole, writing, inputs=paths)
+            return replace(planned, notes=(*planned.notes, *notes))
         pieces = _cut(paths, source_format, lenient, writing.column)
         stage = _stage(chosen, format, variant, writing)
         with _Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts:

@@ -207,7 +207,8 @@ def rehearse(path: str | os.PathLike[str], fitted: Fitted, writing: Writing) -> 
     """A dry run's write: a few rows into a folder that goes again, so that it refuses what the real one would."""
     collection = fitted.collection
     unequal = any(column.rows != collection.rows for column in collection.columns.values())
-    if unequal or writing.encoding in WHOLE_ONLY:
+    whole = collection.vocab is not None and collection.vocab.subwords is not None
+    if unequal or whole or writing.encoding in WHOLE_ONLY:
         return ReadBack(None)
     rows = np.unique(np.linspace(0, max(0, collection.rows - 1), min(REHEARSED_ROWS, collection.rows)).astype(np.int64))
     few = collection.take(rows)

@@ -268,10 +268,14 @@ def choose_targets(collection: Collection, options: WriteOptions) -> list[Target
         if only.spec.compression != "none" or only.spec.dtype == np.float32:
             return [only]
     targets = []
-    for name, column in columns.items():
-        want = asked if column.dtype.kind in "fV" else None  # whole numbers are never rounded
+    # The main column is the first one: that is how readers know it. The encoding asked for is its own alone.
+    for name in (collection.main, *(name for name in columns if name != collection.main)):
         found = encoding.choose(
-            column, want, columnar=True, own=own, allow_overflow=bool(options.own.get("allow_overflow"))
+            columns[name],
+            asked if name == collection.main else None,
+            columnar=True,
+            own=own,
+            allow_overflow=bool(options.own.get("allow_overflow")),
         )
         targets.append(replace(found, spec=replace(found.spec, name=name)))
     return targets
