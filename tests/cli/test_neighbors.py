@@ -65,7 +65,7 @@ def test_truth_then_recall(cli, folder):
     code, out, _ = cli("truth", "vectors.fbin", "queries.fbin", "--check", "gt.truth", "-m", "ip")
     assert code == 0 and "is of this base" in out
     code, out, _ = cli("recall", "gt.truth", "gt.truth", "--k", "1,20", "--json")
-    assert [one["recall"] for one in json.loads(out)] == [1.0, 1.0]
+    assert [one["recall"] for one in json.loads(out)["recalls"]] == [1.0, 1.0] and json.loads(out)["metric"] == "ip"
     code, out, _ = cli("recall", "result.ibin", "truth.ibin", "--k", "10")
     assert code == 0 and "recall@10" in out and "0.9000" in out
 
@@ -88,7 +88,7 @@ def test_truth_then_recall(cli, folder):
         (["truth", "vectors.fbin", "queries.fbin"], "either --output"),
         (["truth", "vectors.fbin", "queries.fbin", "-o", "vectors.fbin", "-f"], "also an input"),
         (["truth", "vectors.fbin", "queries.fbin", "-o", "truth.ibin"], "use --force"),
-        (["truth", "vectors.fbin", "queries.fbin", "--check", "truth.ibin", "-m", "l2"], "not of this base under l2"),
+        (["truth", "vectors.fbin", "queries.fbin", "--check", "result.ibin", "-m", "l2"], "not of this base under l2"),
         (["recall", "result.ibin", "truth.ibin", "--k", "a"], "whole numbers by commas"),
         (["recall", "result.ibin", "truth.ibin", "--k", "21"], "20 neighbours a query"),
     ],

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import polyvec as pv
+from polyvec.neighbors.truth import write_truth
+from polyvec.neighbors.truth_check import verify_truth
 from polyvec.verbs.bundle import assemble, take_apart
 
 h5py = pytest.importorskip("h5py")
@@ -34,7 +36,7 @@ def test_ann_benchmarks_reads_what_was_assembled(folder: Path) -> None:
         folder / "base.fbin", folder / "out.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin", metric="l2"
     )
     with h5py.File(folder / "out.hdf5") as f:
-        for name, array in (("train", BASE), ("test", QUERIES), ("neighbors", IDS), ("distances", DISTANCES)):
+        for name, array in (("train", BASE), ("test", QUERIES), ("neighbors", IDS), ("distances", np.sqrt(DISTANCES))):
             assert np.array_equal(f[name][:], array) and f[name].dtype == array.dtype
             assert f[name].chunks is None and f[name].compression is None
         assert f.attrs["type"] == "dense" and f.attrs["distance"] == "euclidean" and f.attrs["dimension"] == 8
@@ -47,8 +49,11 @@ def test_apart_again_gives_the_same_files(folder: Path) -> None:
     take_apart(
         folder / "out.hdf5", folder / "b2.fbin", queries=folder / "q2.fbin", truth=folder / "gt2.ibin", sidecar=False
     )
-    for one, two in (("base.fbin", "b2.fbin"), ("q.fbin", "q2.fbin"), ("gt.ibin", "gt2.ibin")):
+    for one, two in (("base.fbin", "b2.fbin"), ("q.fbin", "q2.fbin")):
         assert (folder / one).read_bytes() == (folder / two).read_bytes()
+    with pv.open(folder / "gt2.ibin") as c:
+        assert np.array_equal(c["ids"].to_numpy(), IDS)
+        np.testing.assert_allclose(c["distances"].to_numpy(), DISTANCES, rtol=3e-7)  # a root and a square, in float32
 
 
 def test_distances_may_have_a_file_of_their_own_both_ways(folder: Path) -> None:
@@ -58,7 +63,145 @@ def test_distances_may_have_a_file_of_their_own_both_ways(folder: Path) -> None:
         folder / "out.h5", folder / "b2.fbin", truth=folder / "i2.ibin", distances=folder / "n2.fbin", sidecar=False
     )
     assert (folder / "i2.ibin").read_bytes() == (folder / "ids.ibin").read_bytes()
-    assert (folder / "n2.fbin").read_bytes() == (folder / "near.fbin").read_bytes()
+    with pv.open(folder / "n2.fbin") as c:
+        np.testing.assert_allclose(c.vectors.to_numpy(), DISTANCES, rtol=3e-7)
+
+
+def plain(metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and scores of the ten best, by plain NumPy in float64: squared distances, cosines or products."""
+    base, queries = BASE.astype(np.float64), QUERIES.astype(np.float64)
+    if metric == "l2":
+        scores = ((queries[:, None] - base[None]) ** 2).sum(axis=2)
+    else:
+        scores = queries @ base.T
+        if metric == "cosine":
+            scores /= np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(base, axis=1)
+    ids = np.argsort(scores if metric == "l2" else -scores, axis=1, kind="stable")[:, :10]
+    return ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1)
+
+
+def peer_distance(metric: str, a: np.ndarray, b: np.ndarray) -> float:
+    """The distance as ann-benchmarks (and for dot its forks) defines it, of two rows."""
+    if metric == "euclidean":
+        return float(np.sqrt(((a - b) ** 2).sum()))
+    if metric == "angular":
+        return float(1 - a @ b / np.sqrt((a @ a) * (b @ b)))
+    return float(-(a @ b))
+
+
+def peer_recall(path: Path, found: np.ndarray, k: int) -> tuple[float, float]:
+    """ann-benchmarks' two rules: found distances up to the k-th true one plus 0.001, and up to it times 1.01."""
+    with h5py.File(path) as f:
+        metric, train, test = f.attrs["distance"], f["train"][:], f["test"][:]
+        true = f["distances"][:]
+    near = [[peer_distance(metric, test[q], train[i]) for i in row[:k]] for q, row in enumerate(found)]
+    plus = np.mean([[d <= true[q][k - 1] + 1e-3 for d in row] for q, row in enumerate(near)])
+    times = np.mean([[d <= true[q][k - 1] * 1.01 for d in row] for q, row in enumerate(near)])
+    return float(plus), float(times)
+
+
+RAW = {"l2": "squared euclidean", "cosine": "cosine", "ip": "inner product"}
+LABEL = {"l2": "euclidean", "cosine": "angular", "ip": "dot"}
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+@pytest.mark.parametrize("how", ["ids alone", "with distances", "computed"])
+def test_the_peers_own_rule_gives_the_recall_of_plain_counting(folder: Path, metric: str, how: str) -> None:
+    ids, scores = plain(metric)
+    out = folder / "out.hdf5"
+    if how == "computed":
+        write_truth(folder / "base.fbin", folder / "q.fbin", out, k=10, metric=metric)
+    else:
+        data = {"ids": ids} if how == "ids alone" else {"ids": ids, "distances": scores.astype(np.float32)}
+        pv.write(folder / "t.ibin", data, format="ibin" if how == "ids alone" else "truth")
+        receipt = assemble(folder / "base.fbin", out, queries=folder / "q.fbin", truth=folder / "t.ibin", metric=metric)
+        said = "were computed" if how == "ids alone" else f"distances were {RAW[metric]} and are now"
+        assert any(said in note for note in receipt.notes)
+    with h5py.File(out) as f:
+        assert f.attrs["distance"] == LABEL[metric]
+        want = {"l2": np.sqrt(np.maximum(scores, 0)), "cosine": 1 - scores, "ip": -scores}[metric]
+        np.testing.assert_allclose(f["distances"][:], want, rtol=1e-6, atol=2e-7)
+    random = np.random.default_rng(0).permuted(np.tile(np.arange(50), (6, 1)), axis=1)[:, :10]
+    share = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(random, ids)])
+    assert peer_recall(out, ids, 10)[0] == 1.0 and peer_recall(out, random, 10)[0] == pytest.approx(share, abs=0.02)
+    if metric != "ip":
+        assert peer_recall(out, random, 10)[1] < 0.6
+    assert verify_truth(folder / "base.fbin", folder / "q.fbin", out).metric == metric
+    assert verify_truth(out, out, out).distances is not None  # a benchmark is its own base and queries
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+def test_there_and_back_is_the_truth_again(folder: Path, metric: str) -> None:
+    ids, scores = plain(metric)
+    write_truth(folder / "base.fbin", folder / "q.fbin", folder / "b.hdf5", k=10, metric=metric)
+    take_apart(folder / "b.hdf5", folder / "b2.fbin", queries=folder / "q2.fbin", truth=folder / "t2.ibin")
+    with pv.open(folder / "t2.ibin") as c:
+        assert np.array_equal(c["ids"].to_numpy(), ids)
+        np.testing.assert_allclose(c["distances"].to_numpy(), scores, rtol=1e-6, atol=2e-7)
+        assert c.metadata == {"metric": metric, "distances": RAW[metric]}
+    assert verify_truth(folder / "b2.fbin", folder / "q2.fbin", folder / "t2.ibin").distances == RAW[metric]
+    take_apart(folder / "b.hdf5", folder / "b3.fbin", truth=folder / "t3.ibin", distances=folder / "t3.distances.fbin")
+    held = verify_truth(folder / "b2.fbin", folder / "q2.fbin", folder / "t3.ibin")
+    assert held.distances == {**RAW, "cosine": "1 - cosine"}[metric]
+
+
+def test_squared_distances_that_a_file_calls_euclidean_are_seen_both_ways(folder: Path) -> None:
+    with h5py.File(folder / "wrong.hdf5", "w") as f:
+        f["train"], f["test"], f["neighbors"], f["distances"] = BASE, QUERIES, IDS, DISTANCES
+        f.attrs["distance"] = "euclidean"
+    with pytest.raises(
+        pv.InputError, match="its distances are squared euclidean, and the layout of ann-benchmarks says"
+    ):
+        verify_truth(folder / "base.fbin", folder / "q.fbin", folder / "wrong.hdf5")
+    receipts = take_apart(folder / "wrong.hdf5", folder / "b2.fbin", truth=folder / "t2.ibin")
+    assert "distances are squared euclidean, where it should hold euclidean" in receipts[0].notes[0]
+    with pv.open(folder / "t2.ibin") as c:
+        np.testing.assert_array_equal(c["distances"].to_numpy(), DISTANCES)
+
+
+def test_the_metric_is_found_by_the_distances_or_asked_for(folder: Path) -> None:
+    receipt = assemble(folder / "base.fbin", folder / "a.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin")
+    assert receipt.notes[0] == "metric l2: found by comparing the truth's distances with the rows"
+    with pytest.raises(pv.InputError, match=r"nothing states the metric; name it with --metric .*ip, cosine, l2"):
+        assemble(folder / "base.fbin", folder / "b.hdf5", queries=folder / "q.fbin", truth=folder / "ids.ibin")
+    with pytest.raises(pv.InputError, match="not those of base and queries under ip; name the metric"):
+        assemble(
+            folder / "base.fbin", folder / "b.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin", metric="dot"
+        )
+    with pytest.raises(pv.InputError, match="metric 'euclidian' is unknown"):
+        assemble(
+            folder / "base.fbin", folder / "b.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin",
+            metric="euclidian",
+        )  # fmt: skip
+    assert not (folder / "b.hdf5").exists()
+
+
+def test_a_metric_that_is_not_had_keeps_its_name_and_its_distances(folder: Path) -> None:
+    receipt = assemble(
+        folder / "base.fbin", folder / "o.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin", metric="hamming"
+    )
+    assert receipt.notes == ("polyvec has no hamming: the distances are copied as they are",)
+    with h5py.File(folder / "o.hdf5") as f:
+        assert f.attrs["distance"] == "hamming" and np.array_equal(f["distances"][:], DISTANCES)
+    notes = take_apart(folder / "o.hdf5", folder / "b2.fbin", truth=folder / "t2.ibin")[0].notes
+    assert notes[0].startswith("the distances are copied as they are: o.hdf5 (distance=hamming) states a metric")
+
+
+def test_ids_of_the_base_become_row_numbers(folder: Path) -> None:
+    names = np.random.default_rng(1).permutation(50) + 1000
+    pv.write(folder / "train.parquet", BASE, ids=names)
+    pv.write(folder / "neighbors.parquet", {"neighbors_id": names[IDS]})
+    assemble(
+        folder / "train.parquet", folder / "o.hdf5", queries=folder / "q.fbin", truth=folder / "neighbors.parquet",
+        metric="l2", sidecar=False,
+    )  # fmt: skip
+    with h5py.File(folder / "o.hdf5") as f:
+        assert np.array_equal(f["neighbors"][:], IDS)
+    held = verify_truth(folder / "train.parquet", folder / "q.fbin", folder / "neighbors.parquet", metric="l2")
+    assert held.queries == 6 and held.distances is None
+    with pytest.raises(pv.InputError, match="no row of the base has the id 7 "):
+        pv.write(folder / "bad.parquet", {"neighbors_id": np.where(IDS[0, 0] == IDS, 7, names[IDS])})
+        verify_truth(folder / "train.parquet", folder / "q.fbin", folder / "bad.parquet", metric="l2")
 
 
 def test_other_names_for_the_datasets_are_known(folder: Path) -> None:

@@ -43,7 +43,7 @@ def command(
 
         $ polyvec convert vectors.fbin vectors.npy --encoding float16
 
-        $ polyvec convert vectors.fbin --queries queries.fbin --truth truth.ibin benchmark.hdf5
+        $ polyvec convert vectors.fbin --queries queries.fbin --truth truth.ibin benchmark.hdf5 --metric cosine
     """
     from polyvec.cli.receipts import print_receipt, print_receipts
     from polyvec.cli.reports import check_report

@@ -19,7 +19,9 @@ def command(
         str | None, typer.Option("--base", help="The base: checks ids and, with --queries, finds ties.")
     ] = None,
     queries: Annotated[str | None, flags.query_file("to find ties by distance")] = None,
-    metric: Annotated[str, flags.metrics("ip, cosine or l2 (with --base and --queries)")] = "l2",
+    metric: Annotated[
+        str | None, flags.metrics("ip, cosine or l2; needed where distances take part and no file states its own")
+    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Compare a result with a ground truth: recall at each k with its 95 % interval, fair to ties.
@@ -28,7 +30,7 @@ def command(
 
         $ polyvec recall result.ibin truth.ibin --k 1,10
     """
-    from polyvec.cli.terminal import print_json, table
+    from polyvec.cli.terminal import note, print_json, table
     from polyvec.core.errors import InputError
     from polyvec.neighbors.recall import measure_recall
 
@@ -38,7 +40,7 @@ def command(
         raise InputError(f"--k takes whole numbers by commas, not {k!r}") from None
     found = measure_recall(result, truth, k=asked, base=base, queries=queries, metric=metric)
     if json:
-        return print_json([one.to_dict() for one in found])
+        return print_json(found.to_dict())
     rows = [
         (
             f"recall@{one.k}",
@@ -49,5 +51,9 @@ def command(
         )
         for one in found
     ]
+    compared = "ids alone; no distances" if found.metric is None else f"{found.metric}, {found.metric_from}"
+    print(f"compared by: {compared}")
     print(table(("", "mean", "95 % interval", "perfect", "by ties"), rows, right=(1, 3, 4)))
+    for line in found.notes:
+        note(f"note: {line}")
     return None

@@ -17,7 +17,7 @@ def command(
         str | None, typer.Option("--check", help="Check this ground truth instead of computing one.")
     ] = None,
     k: Annotated[int, flags.neighbours()] = 100,
-    metric: Annotated[str, flags.metrics("ip, cosine or l2")] = "l2",
+    metric: Annotated[str | None, flags.metrics("ip, cosine or l2; needed where no file states its own")] = None,
     style: Annotated[
         str | None,
         typer.Option("--style", help="ids, big-ann (ids and distances in one file), cuvs (two files) or hdf5."),
@@ -29,26 +29,33 @@ def command(
 ) -> None:
     """Compute the exact neighbours of every query and write them; a killed run is taken up where it was.
 
-    With --check, tell whether a ground truth is of this base and these queries: every id must be a row of the base,
-    and a sample of the queries is searched again.
+    With --check, tell whether a ground truth is of this base and these queries: every listed neighbour is scored again,
+    distances must be those that such a file holds, and queries are searched again, all of them where that is cheap.
 
     Example:
 
-        $ polyvec truth vectors.fbin queries.fbin -o gt.ibin --k 10
+        $ polyvec truth vectors.fbin queries.fbin -o gt.ibin --k 10 --metric l2
     """
     from pathlib import Path
 
-    from polyvec.cli.terminal import print_json, progress
+    from polyvec.cli.terminal import note, print_json, progress
     from polyvec.core.errors import InputError
-    from polyvec.neighbors.truth import verify_truth, write_truth
+    from polyvec.neighbors.truth import write_truth
+    from polyvec.neighbors.truth_check import verify_truth
 
     if (output is None) == (check is None):
         raise InputError("give either --output to compute a ground truth or --check to check one")
     if check is not None:
-        verify_truth(base, queries, check, metric=metric, threads=threads)
+        held = verify_truth(base, queries, check, metric=metric, threads=threads, progress=progress(json))
         if json:
-            return print_json({"ok": True, "truth": check})
-        print(f"{check}: is of this base and these queries ({metric}); ids in range, sampled queries agree")
+            return print_json(held.to_dict())
+        near = f"distances are {held.distances}" if held.distances else "it holds no distances"
+        print(
+            f"{check}: is of this base and these queries ({held.metric}, {held.metric_from}); all {held.queries:,} x "
+            f"{held.k} neighbours scored again, {near}, {held.searched:,} of {held.queries:,} queries searched exactly"
+        )
+        for line in held.notes:
+            note(f"note: {line}")
         return None
     assert output is not None
     if not force and Path(output).exists():
@@ -69,6 +76,9 @@ def command(
     again = f", taken up at row {receipt.resumed_at:,}" if receipt.resumed_at else ""
     print(
         f"wrote {' and '.join(receipt.outputs)}: {receipt.queries:,} queries x {receipt.k} of {receipt.base_rows:,} "
-        f"rows, {receipt.metric}, {receipt.seconds:.2f} s{again}"
+        f"rows, {receipt.metric} ({receipt.metric_from}), "
+        f"{f'distances {receipt.distances}' if receipt.distances else 'ids alone'}, {receipt.seconds:.2f} s{again}"
     )
+    for line in receipt.notes:
+        note(f"note: {line}")
     return None

@@ -35,6 +35,10 @@ WIDE_HEADER = Record("header", nq="u8", k="u8")
 MAX_U32 = 2**32 - 1
 OWN_SUFFIXES = (".truth", ".gt")
 SHARED_SUFFIXES = ("", ".bin", ".ibin", ".i32bin", ".u32bin", ".fbin")  # what such files are called in the wild
+# What the field calls these columns, in files that hold several.
+ID_NAMES = ("neighbors", "neighbors_id", "neighbours", "neigh", "gt", "knn", "ids")
+DISTANCE_NAMES = ("distances", "dists")
+QUERY_NAMES = ("test", "query", "queries", "q")
 VARIANTS = {"truth": "<i4", "big-ann": "<i4", "diskann": "<u4"}
 
 
@@ -109,10 +113,7 @@ class Truth(Format):
 
 def truth_columns(collection: Collection) -> tuple[Column, Column | None]:
     """The columns of a collection that are ids and distances of neighbours; `InputError` where they are not."""
-    names = {
-        "ids": ("ids", "neighbors", "neighbors_id", "neighbours", "neigh", "knn", "gt"),
-        "distances": ("distances", "dists"),
-    }
+    names = {"ids": ID_NAMES, "distances": DISTANCE_NAMES}
     found = {kind: next((collection[n] for n in many if n in collection.columns), None) for kind, many in names.items()}
     ids, distances = found["ids"], found["distances"]
     if ids is None and len(collection.columns) == 1:

@@ -17,6 +17,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.records import Filter
+from polyvec.formats.truth import QUERY_NAMES
 from polyvec.neighbors.scan import RowBlock
 
 Rows = NDArray[Any]
@@ -44,6 +45,15 @@ def opened(base: Base, column: str | None = None) -> Iterator[tuple[Collection, 
         array = array[None, :] if array.ndim == 1 else array
         collection = Collection.from_arrays(array)
         yield collection, collection.vectors
+
+
+@contextmanager
+def opened_queries(queries: Base) -> Iterator[tuple[Collection, Column]]:
+    """The collection and the column of queries: of a file that holds base and queries, as benchmarks do, the latter."""
+    with opened(queries) as (collection, column):
+        names = {name.lower(): name for name in collection.columns}
+        own = next((names[n] for n in QUERY_NAMES if n in names), None)
+        yield collection, column if own is None else collection[own]
 
 
 def pick_column(collection: Collection, name: str | None) -> Column:

@@ -15,7 +15,7 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import DeviceError, DeviceWarning, InputError, Unsearchable
 from polyvec.core.format import Progress
 from polyvec.core.vocab import Strings
-from polyvec.neighbors.base import Base, Where, check_vectors, make_mask, opened, row_blocks, scorable
+from polyvec.neighbors.base import Base, Where, check_vectors, make_mask, opened, opened_queries, row_blocks, scorable
 from polyvec.neighbors.metric import Metric, choose_metric
 from polyvec.neighbors.scan import Scan, check_queries
 
@@ -85,7 +85,7 @@ def search(
     >>> hits.rows, hits.metric
     (array([[1, 2]]), 'cosine')
     """
-    with opened(base, column) as (collection, vectors), opened(queries) as (_, asked):
+    with opened(base, column) as (collection, vectors), opened_queries(queries) as (_, asked):
         choice = choose_metric(metric, [collection], default=Metric.COSINE)
         chosen = choice.metric
         check_vectors(vectors)

@@ -1,7 +1,9 @@
-"""Ground truth: the exact neighbours of every query, computed, written, resumed after a kill, and checked.
+"""Ground truth: the exact neighbours of every query, computed, written, and resumed after a kill.
 
 The state of an unfinished run lies beside the output as `.NAME.truth-state`: what it is the truth of, how many rows
-of the base are done, and the best k so far. It is replaced atomically and removed when the output is written.
+of the base are done with a checksum of those rows, and the best k so far. It is replaced atomically and removed when
+the output is written. A run that takes it up reads the rows that are done again and goes on only where they still have
+that checksum: a base that was changed, copied over or appended to in between starts over.
 """
 
 from __future__ import annotations
@@ -18,18 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.collection import Collection
-from polyvec.core.columns import Column
+from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.core.sinks import Sink, refuse_inputs
-from polyvec.neighbors.base import Base, check_vectors, opened, row_blocks, scorable
-from polyvec.neighbors.metric import Metric, parse_metric
+from polyvec.kernels.checksum import crc32
+from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, row_blocks, scorable
+from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores
+from polyvec.neighbors.metric import Choice, Metric, choose_metric, parse_metric
 from polyvec.neighbors.scan import Scan, check_queries
 from polyvec.neighbors.search import check_k
 
-STYLES = ("ids", "big-ann", "cuvs", "hdf5")
+STYLES = {"ids": "", "big-ann": "big-ann", "cuvs": "cuvs", "hdf5": "ann-benchmarks"}  # style -> its table of distances
 SAVE_SECONDS = 20.0  # between saved states: what a kill costs at most
-STATE_MAGIC = b"PVTRUTH1"
+STATE_MAGIC = b"PVTRUTH2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +44,25 @@ class Truth:
     scores: NDArray[np.float64]
     metric: str
 
-    @property
-    def distances(self) -> NDArray[np.float32]:
-        """Scores as ground-truth files hold them: float32; l2 squared, ip and cosine as they are."""
-        return self.scores.astype(np.float32)
+    def distances(self, convention: Convention) -> NDArray[np.float32]:
+        """The scores as a file holds them."""
+        return from_scores(self.scores, convention)
 
 
 @dataclass(frozen=True, slots=True)
 class TruthReceipt:
-    """What `write_truth` did."""
+    """What `write_truth` did. `distances` says what was written as such, None for ids alone."""
 
     outputs: tuple[str, ...]
     queries: int
     k: int
     metric: str
+    metric_from: str
+    distances: str | None
     base_rows: int
     resumed_at: int
     seconds: float
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -64,44 +70,57 @@ class TruthReceipt:
 
 
 def compute_truth(
-    base: Base, queries: Base, *, k: int = 100, metric: str = "l2", threads: int | None = None,
+    base: Base, queries: Base, *, k: int = 100, metric: str | Metric | None = None, threads: int | None = None,
     progress: Progress | None = None,
 ) -> Truth:  # fmt: skip
     """The exact k nearest rows of each query, over a file, shards, a collection or an array.
 
-    >>> compute_truth(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)[1:2], k=1).rows
+    `metric` may be left out where the base or the queries state theirs.
+
+    >>> compute_truth(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)[1:2], k=1, metric="l2").rows
     array([[1]])
     """
-    return _compute(base, queries, k, parse_metric(metric), threads, progress, None)[0]
+    return _compute(base, queries, k, metric, threads, progress, None)[0]
 
 
 def write_truth(
-    base: Base, queries: Base, output: str | os.PathLike[str], *, k: int = 100, metric: str = "l2",
+    base: Base, queries: Base, output: str | os.PathLike[str], *, k: int = 100, metric: str | None = None,
     style: str | None = None, resume: bool = True, threads: int | None = None, progress: Progress | None = None,
 ) -> TruthReceipt:  # fmt: skip
     """Compute ground truth and write it.
 
     `style`: "ids" (one file of ids, .ibin), "big-ann" (ids, then float32 distances, in one file), "cuvs" (ids in
     OUTPUT.ibin, distances in OUTPUT.distances.fbin beside it) or "hdf5" (ann-benchmarks: train, test, neighbors,
-    distances). Without it the suffix decides. A killed run is taken up where its saved state is.
+    distances). Without it the suffix decides. The metric and what the distances are (see `distances`) go into the
+    file's metadata. A killed run is taken up where its saved state is.
     """
     started = time.perf_counter()
     target = Path(output)
     style = style or guess_style(target)
     if style not in STYLES:
         raise InputError(f"style {style!r} is unknown; use one of {', '.join(STYLES)}")
+    if metric is not None:
+        parse_metric(metric)
     inputs = [p for side in (base, queries) for p in _paths(side)]
     refuse_inputs(target, inputs)
     if not target.parent.is_dir():
         raise InputError(f"{target}: the folder {target.parent} does not exist; create it first")
     state = _State(target.with_name(f".{target.name}.truth-state")) if resume else None
-    truth, resumed = _compute(base, queries, k, parse_metric(metric), threads, progress, state)
-    with opened(base) as (_, vectors), opened(queries) as (_, asked):
-        outputs = _write(truth, target, style, vectors, asked, inputs)
+    before = _stamps(inputs)
+    truth, resumed, choice = _compute(base, queries, k, metric, threads, progress, state)
+    if _stamps(inputs) != before:
+        raise InputError("the base or the queries were changed while they were read; run it again on files that rest")
+    with opened(base) as (_, vectors), opened_queries(queries) as (_, asked):
+        outputs, convention = _write(truth, target, style, vectors, asked, choice.metric)
         rows = vectors.rows
+    notes = list(choice.notes)
     if state is not None:
+        notes += state.notes
         state.path.unlink(missing_ok=True)
-    return TruthReceipt(tuple(outputs), len(truth.rows), k, truth.metric, rows, resumed, time.perf_counter() - started)
+    return TruthReceipt(
+        tuple(outputs), len(truth.rows), k, truth.metric, choice.source, convention, rows, resumed,
+        time.perf_counter() - started, tuple(notes),
+    )  # fmt: skip
 
 
 def guess_style(target: Path) -> str:
@@ -112,141 +131,71 @@ def guess_style(target: Path) -> str:
     return "big-ann" if suffix in (".truth", ".gt", ".bin") else "ids"
 
 
-def check_ids(ids: NDArray[Any], rows: int, label: str = "the ground truth") -> None:
-    """`InputError` where an id is no row of the base; -1 stands for a neighbour that was not found."""
-    if ids.dtype.kind not in "iu" or ids.ndim != 2:
-        raise InputError(f"{label} holds {ids.dtype} of shape {ids.shape}; expected ids, one row a query")
-    bad = np.argwhere((ids < -1) | (ids >= rows)) if ids.dtype.kind == "i" else np.argwhere(ids >= rows)
-    if len(bad):
-        query, place = map(int, bad[0])
-        raise InputError(
-            f"{label}: id {int(ids[query, place])} of query {query} (place {place}) is out of range; the base has "
-            f"{rows} rows, ids are 0 to {rows - 1}"
-        )
-
-
-def verify_truth(
-    base: Base, queries: Base, truth: Base, *, metric: str = "l2", sample: int = 8, threads: int | None = None
-) -> None:
-    """`InputError` unless a ground truth is of this base and these queries.
-
-    Ids must be rows of the base; then `sample` queries, spread evenly, are searched exactly: each place must hold
-    the exact neighbour, or one at the same distance. A truth of another base fails at the first of them.
-    """
-    chosen = parse_metric(metric)
-    with opened(base) as (_, vectors), opened(queries) as (_, asked), opened(truth) as (found, _):
-        ids, distances = truth_arrays(found)
-        check_vectors(vectors)
-        check_k(ids.shape[1], vectors, asked.row_shape[0])
-        if len(ids) != asked.rows:
-            raise InputError(f"the ground truth is of {len(ids)} queries and there are {asked.rows}; it is of others")
-        check_ids(ids, vectors.rows)
-        some = np.unique(np.linspace(0, len(ids) - 1, min(sample, len(ids))).astype(np.int64))
-        probes = scorable(asked.take(some))
-        exact = compute_truth(vectors, probes, k=ids.shape[1], metric=metric, threads=threads)
-        listed = ids[some].astype(np.int64)
-        scores = score_listed(vectors, probes, listed, chosen)
-        for i, query in enumerate(some):
-            wrong = np.flatnonzero(~_close(scores[i], exact.scores[i]))
-            if len(wrong):
-                place = int(wrong[0])
-                raise InputError(
-                    f"the ground truth is not of this base under {metric}: for query {int(query)}, place {place}, it "
-                    f"names row {int(listed[i, place])} (score {scores[i, place]:.6g}), the exact neighbour is row "
-                    f"{int(exact.rows[i, place])} (score {exact.scores[i, place]:.6g})"
-                )
-            if distances is not None and not _told(distances[query], scores[i], chosen):
-                raise InputError(
-                    f"the ground truth's distances are not of this base: query {int(query)} has "
-                    f"{float(distances[query][0]):.6g} first and {scores[i, 0]:.6g} was computed ({metric})"
-                )
-
-
-def score_listed(column: Column, queries: NDArray[Any], ids: NDArray[np.int64], metric: Metric) -> NDArray[np.float64]:
-    """float64 scores of listed rows, one list a query; NaN where an id is -1."""
-    probes = check_queries(queries, metric)
-    wanted, inverse = np.unique(np.maximum(ids, 0), return_inverse=True)
-    rows = scorable(column.take(wanted)).astype(np.float64)[inverse.reshape(ids.shape)]
-    with np.errstate(all="ignore"):
-        if metric is Metric.L2:
-            scores = ((rows - probes[:, None, :]) ** 2).sum(axis=2)
-        else:
-            scores = (rows * probes[:, None, :]).sum(axis=2)
-            if metric is Metric.COSINE:
-                lengths = np.sqrt((rows**2).sum(axis=2))
-                scores = np.where(lengths > 0, scores / (lengths * np.linalg.norm(probes, axis=1)[:, None]), 0.0)
-    scores[ids < 0] = np.nan
-    out: NDArray[np.float64] = scores
-    return out
-
-
-def truth_arrays(found: Collection) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Ids and, where there are any, distances of a ground truth or a result, by their usual names."""
-    ids = next((found[n] for n in ("ids", "neighbors", "neighbours") if n in found.columns), found.vectors)
-    distances = next((found[n] for n in ("distances", "dists") if n in found.columns), None)
-    array = ids.to_numpy()
-    if array.dtype.kind not in "iu" or array.ndim != 2:
-        raise InputError(
-            f"column {ids.name!r} holds {ids.dtype} of shape {ids.shape}; expected neighbours' ids, one row a query"
-        )
-    return array, None if distances is None else distances.to_numpy()
-
-
-def _close(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Equal up to the rounding of float32 scores: other programs break their ties by those."""
-    scale = max(float(np.nanmax(np.abs(b), initial=0.0)), 1e-300)
-    return (np.abs(a - b) <= 1e-5 * scale) | (np.isnan(a) & np.isnan(b))
-
-
-def _told(distances: NDArray[Any], scores: NDArray[np.float64], metric: Metric) -> bool:
-    """Whether stored distances are these scores, in any of the usual conventions."""
-    told = distances.astype(np.float64)
-    readings = [scores, -scores, 1 - scores]
-    if metric is Metric.L2:
-        readings = [scores, np.sqrt(scores)]
-    return any(bool(_close(told, r).all()) or np.allclose(told, r, rtol=1e-3, atol=1e-5) for r in readings)
-
-
 def _compute(
-    base: Base, queries: Base, k: int, metric: Metric, threads: int | None, progress: Progress | None,
+    base: Base, queries: Base, k: int, metric: str | Metric | None, threads: int | None, progress: Progress | None,
     state: _State | None,
-) -> tuple[Truth, int]:  # fmt: skip
-    name = metric.name.lower()
-    with opened(base) as (collection, vectors), opened(queries) as (_, asked):
+) -> tuple[Truth, int, Choice]:  # fmt: skip
+    with opened(base) as (collection, vectors), opened_queries(queries) as (also, asked):
+        choice = choose_metric(metric, [collection, also])
         check_vectors(vectors)
         check_vectors(asked, "the queries")
         check_k(k, vectors, asked.row_shape[0])
-        probes = check_queries(scorable(asked.to_numpy()), metric)
-        scan = Scan(probes, k=k, metric=metric, threads=threads)
-        start = 0
+        probes = check_queries(scorable(asked.to_numpy()), choice.metric)
+        scan = Scan(probes, k=k, metric=choice.metric, threads=threads)
+        start = checksum = 0
         if state is not None:
-            state.mark = _mark(collection, vectors, probes, k, name)
+            state.mark = _mark(vectors, probes, k, choice.word)
             found = state.load(probes.shape[0], k)
             if found is not None:
-                start, rows, scores = found
-                scan.resume(rows, scores)
+                start, checksum, rows, scores = found
+                if _checksum(vectors, start) == checksum:
+                    scan.resume(rows, scores)
+                else:
+                    state.notes.append("the base has changed since the saved run; all rows were scanned again")
+                    start = checksum = 0
         saved = time.monotonic()
         for block in row_blocks(vectors, start=start):
+            assert block.rows is not None
             scan.feed(block)
             done = block.first + block.count
+            if state is not None:
+                checksum = crc32(block.rows, checksum)
             if progress is not None:
                 progress(done, vectors.rows)
             if state is not None and time.monotonic() - saved > SAVE_SECONDS and done < vectors.rows:
-                state.save(done, *scan.peek())
+                state.save(done, checksum, *scan.peek())
                 saved = time.monotonic()
-        return Truth(*scan.result(), name), start
+        return Truth(*scan.result(), choice.word), start, choice
 
 
-def _mark(collection: Collection, vectors: Column, probes: NDArray[np.float64], k: int, metric: str) -> dict[str, Any]:
-    """What a saved state is of: the base (its shape, files and some of its rows), the queries, k and metric."""
-    some = np.unique(np.linspace(0, vectors.rows - 1, min(vectors.rows, 64)).astype(np.int64))
-    rows = scorable(vectors.take(some))
+def _checksum(vectors: Column, stop: int) -> int:
+    """The CRC-32 of the first rows, as the kernels take them."""
+    value = 0
+    for block in row_blocks(vectors, stop=stop):
+        value = crc32(np.ascontiguousarray(block.rows), value)
+    return value
+
+
+def _mark(vectors: Column, probes: NDArray[np.float64], k: int, metric: str) -> dict[str, Any]:
+    """What a saved state is of: the base's shape (its rows have their checksum), the queries, k and metric."""
     return {
-        "base": [vectors.rows, vectors.row_shape[0], str(vectors.dtype), hashlib.sha256(rows.tobytes()).hexdigest()],
+        "base": [vectors.rows, vectors.row_shape[0], str(vectors.dtype)],
         "queries": [len(probes), hashlib.sha256(probes.tobytes()).hexdigest()],
         "k": k,
         "metric": metric,
     }
+
+
+def _stamps(paths: list[str]) -> list[Any]:
+    """What tells that files were written to: size, times and inode of each that is one file."""
+    found: list[Any] = []
+    for path in paths:
+        try:
+            about = Path(path).stat()
+        except OSError:  # a pattern, a URL
+            continue
+        found.append((about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino))
+    return found
 
 
 class _State:
@@ -255,14 +204,15 @@ class _State:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.mark: dict[str, Any] = {}
+        self.notes: list[str] = []
 
-    def save(self, done: int, rows: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
-        head = json.dumps({"mark": self.mark, "done": done}).encode()
+    def save(self, done: int, checksum: int, rows: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
+        head = json.dumps({"mark": self.mark, "done": done, "checksum": checksum}).encode()
         body = rows.tobytes() + scores.tobytes()
         with Sink(self.path, durable=False) as sink:
-            sink.write(STATE_MAGIC + len(head).to_bytes(4, "little") + head + body + hashlib.sha256(body).digest())
+            sink.write(STATE_MAGIC + len(head).to_bytes(4, "little") + head + body + _digest(head + body))
 
-    def load(self, queries: int, k: int) -> tuple[int, NDArray[np.int64], NDArray[np.float64]] | None:
+    def load(self, queries: int, k: int) -> tuple[int, int, NDArray[np.int64], NDArray[np.float64]] | None:
         """The state, where there is one of this very run; anything else is passed over."""
         try:
             data = self.path.read_bytes()
@@ -273,18 +223,24 @@ class _State:
         if data[:8] != STATE_MAGIC or len(data) != 12 + length + 2 * size + 32:
             return None
         body = data[12 + length : -32]
-        try:
-            head = json.loads(data[12 : 12 + length])
-        except ValueError:
+        if _digest(data[12:-32]) != data[-32:]:
             return None
-        if hashlib.sha256(body).digest() != data[-32:] or head.get("mark") != self.mark:
+        head = json.loads(data[12 : 12 + length])
+        if head.get("mark") != self.mark:
             return None
         rows = np.frombuffer(body, np.int64, queries * k).reshape(queries, k)
         scores = np.frombuffer(body, np.float64, queries * k, size).reshape(queries, k)
-        return int(head["done"]), rows, scores
+        return int(head["done"]), int(head["checksum"]), rows, scores
 
 
-def _write(truth: Truth, target: Path, style: str, vectors: Column, asked: Column, inputs: list[str]) -> list[str]:
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _write(
+    truth: Truth, target: Path, style: str, vectors: Column, asked: Column, metric: Metric
+) -> tuple[list[str], str | None]:
+    """Write the files; their names, and what the distances in them are."""
     from polyvec.verbs.convert import write
 
     limit = 2**31 if style != "hdf5" else 2**63
@@ -292,38 +248,40 @@ def _write(truth: Truth, target: Path, style: str, vectors: Column, asked: Colum
     if vectors.rows > 2**32 and style != "hdf5":
         raise InputError(f"{style} ids have 32 bits and the base has {vectors.rows} rows; write hdf5 instead")
     ids = truth.rows.astype(kind)
+    about: dict[str, Any] = {"metric": truth.metric}
     if style == "ids":
         known = target.suffix.lower() in (".ibin", ".u32bin", ".npy", ".ivecs")
-        write(target, ids, measure=False, format=None if known else "ibin" if kind is np.int32 else "u32bin")
-        return [str(target)]
+        format = None if known else "ibin" if kind is np.int32 else "u32bin"
+        write(target, ids, measure=False, format=format, metadata=about)
+        return [str(target)], None
+    convention = TABLE[STYLES[style]][metric]
+    near = truth.distances(convention)
+    about[KEY] = convention.value
     if style == "big-ann":
-        write(target, {"ids": ids, "distances": truth.distances}, format="truth", measure=False)
-        return [str(target)]
+        write(target, {"ids": ids, "distances": near}, format="truth", measure=False, metadata=about)
+        return [str(target)], convention.value
     if style == "cuvs":
         beside = target.with_name(f"{target.stem}.distances.fbin")
-        write(beside, truth.distances, format="fbin", measure=False)
-        write(target, ids, format="ibin" if kind is np.int32 else "u32bin", measure=False)
-        return [str(target), str(beside)]
-    collection = Collection(
-        {"train": vectors, "test": asked, **_array_columns(truth)},
-        main="train",
-        metadata={"distance": {"l2": "euclidean", "cosine": "angular", "ip": "dot"}[truth.metric]},
-    )
-    write(target, collection, format="hdf5", measure=False)
-    return [str(target)]
-
-
-def _array_columns(truth: Truth) -> dict[str, Column]:
-    """Neighbours and distances in the conventions of ann-benchmarks: Euclidean, 1 - cosine, minus the product."""
-    from polyvec.core.columns import ArrayColumn
-
-    scores = truth.scores
-    shown = {"l2": np.sqrt(np.maximum(scores, 0)), "cosine": 1 - scores, "ip": -scores}[truth.metric]
-    kind = np.int32 if truth.rows.size == 0 or truth.rows.max() < 2**31 else np.int64
-    return {
-        "neighbors": ArrayColumn("neighbors", truth.rows.astype(kind)),
-        "distances": ArrayColumn("distances", shown.astype(np.float32)),
+        write(beside, near, format="fbin", measure=False, metadata=about)
+        write(target, ids, format="ibin" if kind is np.int32 else "u32bin", measure=False, metadata=about)
+        return [str(target), str(beside)], convention.value
+    narrow = np.int32 if truth.rows.size == 0 or truth.rows.max() < 2**31 else np.int64
+    columns: dict[str, Column] = {
+        "train": vectors,
+        "test": asked,
+        "neighbors": ArrayColumn("neighbors", truth.rows.astype(narrow)),
+        "distances": ArrayColumn("distances", near),
     }
+    collection = Collection(columns, main="train", metadata=benchmark_metadata(vectors, metric))
+    write(target, collection, format="hdf5", measure=False)
+    return [str(target)], convention.value
+
+
+def benchmark_metadata(vectors: Column, metric: Metric | None) -> dict[str, Any]:
+    """The attributes that ann-benchmarks gives a file."""
+    kind = "float" if vectors.dtype.kind in "fV" else "bit" if vectors.dtype.kind == "b" else "int"
+    about = {"type": "dense", "dimension": vectors.row_shape[0], "point_type": kind}
+    return about if metric is None else {**about, "distance": LABELS[metric]}
 
 
 def _paths(side: Base) -> list[str]:

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from polyvec import formats
+from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
-from polyvec.core.columns import Column
+from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError
-from polyvec.formats.truth import truth_columns
+from polyvec.formats.truth import DISTANCE_NAMES, ID_NAMES, QUERY_NAMES, truth_columns
+from polyvec.neighbors.base import scorable
+from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, fitting, from_scores, parse_convention, recast
+from polyvec.neighbors.listed import BY_ID, look_up, out_of_order, score_listed, spread
+from polyvec.neighbors.metric import KEYS, OTHERS, Metric, choose_metric, parse_metric, stated_metric
+from polyvec.neighbors.truth import benchmark_metadata
 from polyvec.verbs.convert import Receipt, gather, resolve_target, write_collection
 
 Path = str | os.PathLike[str]
 
-# What the field calls the four datasets; the first name is the one written.
+# What the field calls the four datasets.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "base": ("train", "base", "vectors", "x"),
-    "queries": ("test", "query", "queries", "q"),
-    "truth": ("neighbors", "neighbors_id", "neigh", "gt", "knn", "ids"),
-    "distances": ("distances", "dists"),
+    "queries": QUERY_NAMES,
+    "truth": ID_NAMES,
+    "distances": DISTANCE_NAMES,
 }
-METRICS = {"l2": "euclidean", "cosine": "angular", "cos": "angular"}  # ours -> ann-benchmarks'
+SAMPLED = 64  # queries whose distances are compared with the rows
+COPIED = "the distances are copied as they are"
 
 
 def assemble(
@@ -35,8 +42,10 @@ def assemble(
     """Put base, queries and ground truth into one file with the columns train, test, neighbors and distances.
 
     ``truth`` holds ids, or ids and distances; ``distances`` names a file of its own for them. Queries must have the
-    base's dimension, the truth one row a query, and its ids must be rows of the base. ``metric`` becomes the
-    attribute ``distance``. Takes the options of `convert`.
+    base's dimension, the truth one row a query, and its ids must be rows of the base. Distances are written as
+    ann-benchmarks holds them: what the given ones are is found by comparing some with base and queries, and where
+    there are none they are computed. ``metric`` becomes the attribute ``distance``; it may be left out where a file
+    states it or its distances tell. Takes the options of `convert`.
     """
     inputs = [path for path in (base, queries, truth, distances) if path is not None]
     opened: list[Collection] = []
@@ -48,29 +57,36 @@ def assemble(
             raise InputError(f"{os.fspath(queries)}: queries of dimension {opened[1].dim} do not belong to a base of "
                              f"dimension {opened[0].dim} ({os.fspath(base)})")  # fmt: skip
         columns: dict[str, Column] = {"train": train, "test": test}
+        notes: list[str] = []
+        label = _label_of(metric)
         if truth is not None:
             opened.append(formats.open(truth, lenient=lenient))
             ids, near = truth_columns(opened[-1])
+            own = opened[0].ids
+            if ids.name.lower() == BY_ID and isinstance(own, Column):
+                ids = _looked_up(ids, own, os.fspath(truth))
             columns["neighbors"] = ids
             if distances is not None:
                 opened.append(formats.open(distances, lenient=lenient))
                 near = opened[-1].vectors
+            _check_truth(columns, near, os.fspath(truth))
+            if label in OTHERS:
+                notes.append(f"polyvec has no {label}: " + ("the truth has no distances" if near is None else COPIED))
+            else:
+                known, _, said = settle_distances(columns, near, metric, [*opened[2:], *opened[:2]], "ann-benchmarks")
+                label, notes = LABELS[known], said
+                near = columns["distances"]
             if near is not None:
                 columns["distances"] = near
-            _check_truth(columns, os.fspath(truth))
         elif distances is not None:
             raise InputError("distances belong to a truth; name its ids with --truth (truth=)")
         first = opened[0]
-        metadata = {
-            **first.metadata,
-            "type": "dense",
-            "dimension": first.dim,
-            "point_type": "float" if train.dtype.kind in "fV" else "bit" if train.dtype.kind == "b" else "int",
-        }
-        if metric is not None:
-            metadata["distance"] = METRICS.get(metric, metric)
+        about = {key: value for key, value in first.metadata.items() if key != KEY}
+        metadata = {**about, **benchmark_metadata(train, None)}
+        if label is not None:
+            metadata = {key: value for key, value in metadata.items() if key not in KEYS} | {"distance": label}
         whole = Collection(columns, main="train", vocab=first.vocab, records=first.records, ids=first.ids,
-                           metadata=metadata, notes=[note for c in opened for note in c.notes])  # fmt: skip
+                           metadata=metadata, notes=[*(note for c in opened for note in c.notes), *notes])  # fmt: skip
         format, _ = resolve_target(target, whole, options.get("format"))
         if not format.holds.many_columns:
             raise InputError(f"{format.name} files hold one column, not base, queries and truth together; "
@@ -87,7 +103,8 @@ def take_apart(
 ) -> list[Receipt]:  # fmt: skip
     """Write base, queries and ground truth of one file to files of their own; the base comes last.
 
-    The truth's file also takes the distances, in the layout of big-ann, unless ``distances`` names another.
+    The truth's file also takes the distances, in the layout of big-ann, unless ``distances`` names another, as cuVS
+    does. They are written as that layout holds them, whatever the source has, and its metadata says so.
     Takes the options of `convert`, which hold for every file.
     """
     with formats.open(source, format=source_format, lenient=lenient) as whole:
@@ -98,6 +115,7 @@ def take_apart(
             raise InputError(f"{os.fspath(source)}: there is no {' or '.join(missing)} in it; "
                              f"it has {', '.join(whole.columns)}")  # fmt: skip
         _refuse_twice([path for path in wanted.values() if path is not None])
+        near, about, notes = _own_distances(whole, roles, "big-ann" if distances is None else "cuvs")
         receipts = []
         for role, path in wanted.items():
             if path is None:
@@ -109,13 +127,111 @@ def take_apart(
                 writing = replace(writing, encoding=None)
             if role == "truth":
                 # Its name may be .ibin: with distances behind the ids the size tells what it is.
-                part = Collection({"ids": whole[roles["truth"]]}, main="ids")
-                if distances is None and "distances" in roles:
-                    part.columns["distances"] = whole[roles["distances"]]
+                stated = {key: value for key, value in about.items() if key != KEY or near is not None}
+                part = Collection({"ids": whole[roles["truth"]]}, main="ids", metadata=stated, notes=notes)
+                if distances is None and near is not None:
+                    part.columns["distances"] = near
                     format, _ = resolve_target(path, part, None)
                     writing = writing if format.holds.many_columns else replace(writing, format="truth")
+            if role == "distances":
+                assert near is not None
+                part = Collection({near.name: near}, metadata=about, notes=notes)
             receipts.append(write_collection(path, part, writing, inputs=[source]))
         return receipts
+
+
+def _own_distances(
+    whole: Collection, roles: Mapping[str, str], container: str
+) -> tuple[Column | None, dict[str, Any], list[str]]:
+    """The distances of a benchmark's file as another container holds them, what its metadata is to say, and notes."""
+    if not {"truth", "distances", "queries"} <= set(roles):
+        statement = stated_metric(whole)
+        known = None if statement is None else statement.metric
+        near = whole[roles["distances"]] if "distances" in roles else None
+        return near, {} if known is None else {"metric": known.word}, [] if near is None else [COPIED]
+    near = whole[roles["distances"]]
+    columns = {"train": whole[roles["base"]], "test": whole[roles["queries"]], "neighbors": whole[roles["truth"]]}
+    try:
+        metric, before, notes = settle_distances(columns, near, None, [whole], container)
+    except InputError as error:
+        return near, {}, [f"{COPIED}: {error}"]
+    said = parse_convention(whole.metadata.get(KEY)) or TABLE["ann-benchmarks"][metric]
+    if before is not said and stated_metric(whole) is not None:
+        notes.insert(0, f"the source's distances are {before}, where it should hold {said} ones")
+    return columns["distances"], {"metric": metric.word, KEY: TABLE[container][metric].value}, notes
+
+
+def settle_distances(
+    columns: dict[str, Column], near: Column | None, metric: str | None, sources: Sequence[Collection], container: str
+) -> tuple[Metric, Convention | None, list[str]]:
+    """Put distances into `columns` as a container holds them: computed where there are none, else brought there.
+
+    The metric is the given one, else the first that a source states, else that of the distances. What the given
+    distances are is found by comparing some with base and queries; an InputError where they are of neither.
+    """
+    base, queries, ids = columns["train"], columns["test"], columns["neighbors"]
+    some = spread(ids.rows, SAMPLED)
+    asked = scorable(queries.take(some))
+    listed = ids.take(some).astype(np.int64)
+    told = None if near is None else near.take(some)
+    try:
+        tried = [choose_metric(metric, sources).metric]
+    except InputError:
+        if metric is not None or told is None or any(stated_metric(source) is not None for source in sources):
+            raise
+        tried = [Metric.L2, Metric.IP, Metric.COSINE]
+    found: list[tuple[Metric, Convention | None]] = []
+    for one in tried:
+        scores, slack = score_listed(base, asked, listed, one)
+        ordered = not out_of_order(scores, slack, one).any()
+        if told is None and ordered:
+            found.append((one, None))
+        elif told is not None and ordered:
+            found += [(one, convention) for convention in fitting(told, scores, slack, one)]
+    if not found:
+        what = "the truth lists neighbours" if told is None else "the truth holds distances"
+        raise InputError(f"{what} that are not those of base and queries under {' or '.join(m.word for m in tried)}; name "
+                         "the metric it was made with (--metric, metric=), or the right base")  # fmt: skip
+    if len({one for one, _ in found}) > 1:
+        names = ", ".join(sorted({one.word for one, _ in found}))
+        raise InputError(f"the truth's distances fit {names} alike; name the metric with --metric (metric=)")
+    chosen = found[0][0]
+    goal = TABLE[container][chosen]
+    before = next((convention for _, convention in found if convention is goal), found[0][1])
+    notes = [] if len(tried) == 1 else [f"metric {chosen.word}: found by comparing the truth's distances with the rows"]
+    if near is None or before is None:
+        notes.append(f"distances ({goal}) were computed from base and queries; the truth has none")
+
+        def compute(start: int, stop: int) -> Array:
+            scores, _ = score_listed(base, scorable(queries[start:stop]), ids[start:stop].astype(np.int64), chosen)
+            return from_scores(scores, goal)
+
+        columns["distances"] = ReaderColumn("distances", ids.shape, np.dtype("<f4"), compute)
+        return chosen, None, notes
+    given, kind = near, before
+    if kind is not goal:
+        notes.append(f"distances were {kind} and are now {goal}")
+        columns["distances"] = ReaderColumn(
+            "distances", near.shape, np.dtype("<f4"), lambda start, stop: recast(given[start:stop], kind, goal)
+        )
+    else:
+        columns["distances"] = near
+    return chosen, kind, notes
+
+
+def _label_of(metric: str | None) -> str | None:
+    """What ann-benchmarks calls a metric: ours by its name there, others it has as they are."""
+    if metric is None or metric.lower() in OTHERS:
+        return metric if metric is None else metric.lower()
+    return LABELS[parse_metric(metric)]
+
+
+def _looked_up(ids: Column, own: Column, path: str) -> Column:
+    """Ids of the base, as VectorDBBench lists them, as row numbers."""
+    known = own.to_numpy().astype(np.int64)
+    return ReaderColumn(
+        "neighbors", ids.shape, np.dtype("<i8"), lambda start, stop: look_up(ids[start:stop], known, path)
+    )
 
 
 def convert_bundle(
@@ -158,12 +274,11 @@ def is_bundle(collection: Collection) -> bool:
     return {"base", "queries"} <= set(roles_of(collection))
 
 
-def _check_truth(columns: Mapping[str, Column], path: str) -> None:
+def _check_truth(columns: Mapping[str, Column], near: Column | None, path: str) -> None:
     """`InputError` or `Corrupt` unless there is a row a query and every id is a row of the base."""
     ids, base = columns["neighbors"], columns["train"].rows
     if ids.rows != columns["test"].rows:
         raise InputError(f"{path}: the truth of {ids.rows} queries does not belong to {columns['test'].rows} queries")
-    near = columns.get("distances")
     if near is not None and near.shape != ids.shape:
         raise InputError(f"{path}: distances of shape {near.shape} do not belong to ids of shape {ids.shape}")
     for block in ids.blocks(reuse=True):
