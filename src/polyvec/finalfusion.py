@@ -61,7 +61,7 @@ def load(
     """
     if duplicates not in (None, "first", "error"):
         raise InputError(f"duplicates is 'first' or 'error', not {duplicates!r}")
-    own = {"lossy": True} if lossy else {}
+    own: dict[str, Any] = {"lossy": True} if lossy else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FormatWarning)  # they are in `notes`
         collection = formats.open(path, format=format, **own)

@@ -158,7 +158,7 @@ def test_a_foreign_meta_json_beside_another_name_is_left_alone(tmp_path: Path):
 def test_the_dimension_can_be_said(tmp_path: Path):
     pv.write(tmp_path / "a.i8bin", unit(6, 64))
     (tmp_path / "a.i8bin.shape.json").unlink()
-    with pytest.raises(pv.Truncated, match="dim="):
+    with pytest.raises(pv.AmbiguousFormat, match=r"64 fit, whose rows are of unit length.*--dim 64"):
         pv.open(tmp_path / "a.i8bin")
     with pv.open(tmp_path / "a.i8bin", dim=64) as c:
         assert (c.rows, c.dim) == (6, 64)
@@ -187,3 +187,55 @@ def test_the_commands_take_it_like_any_other_format(tmp_path: Path, capsys):
     assert run(["convert", str(tmp_path / "long.fbin"), str(tmp_path / "c.i8bin")]) == 2
     assert "--normalize" in capsys.readouterr().err
     assert run(["convert", str(tmp_path / "long.fbin"), str(tmp_path / "c.i8bin"), "-o", "normalize=true"]) == 0
+
+
+def without_sidecar(path: Path, rows: np.ndarray, **options) -> Path:
+    pv.write(path, rows, **options)
+    path.with_name(path.name + ".shape.json").unlink(missing_ok=True)
+    return path
+
+
+@pytest.mark.parametrize("dim", [128, 256, 384, 768, 1024])
+def test_a_dimension_that_nothing_tells_is_asked_for_and_never_taken_as_512(tmp_path: Path, capsys, dim: int):
+    """Sixteen rows: every one of these sizes is a multiple of 512 bytes, which was all that was looked at."""
+    from polyvec.cli import run
+
+    path = without_sidecar(tmp_path / "a.i8bin", unit(16, dim))
+    assert path.stat().st_size % 512 == 0
+    for read in (pv.open, pv.describe, lambda p: pv.open(p, lenient=True)):
+        with pytest.raises(pv.AmbiguousFormat, match=f"{dim} fit, whose rows are of unit length.*--dim {dim}"):
+            read(path)
+    assert not pv.verify(path).ok and pv.verify(path, dim=dim).ok
+    with pv.open(path, dim=dim) as c:
+        assert (c.rows, c.dim, c.notes) == (16, dim, [])
+    assert run(["convert", str(path), str(tmp_path / "b.npy")]) == 1
+    assert f"--dim {dim}" in capsys.readouterr().err and not (tmp_path / "b.npy").exists()
+    for said in (["--dim", str(dim)], ["--option", f"dim={dim}"]):
+        assert run(["info", str(path), *said]) == 0 and f"16 x {dim:,}" in capsys.readouterr().out
+        assert run(["verify", str(path), *said]) == 0
+        assert run(["convert", str(path), str(tmp_path / "b.npy"), "-f", *said]) == 0
+        assert np.load(tmp_path / "b.npy").shape == (16, dim)
+
+
+def test_512_is_taken_where_the_rows_agree_and_verify_says_why(tmp_path: Path):
+    path = without_sidecar(tmp_path / "a.i8bin", unit(16))
+    with pv.open(path) as c:
+        assert (c.rows, c.dim) == (16, 512)
+    report = pv.verify(path)
+    assert report.ok and any("rows' lengths agree" in finding.message for finding in report.findings)
+    pv.write(tmp_path / "b.i8bin", unit(16, 256))
+    assert not any("rows' lengths" in finding.message for finding in pv.verify(tmp_path / "b.i8bin").findings)
+
+
+def test_a_wrong_dimension_that_was_said_is_told(tmp_path: Path):
+    path = without_sidecar(tmp_path / "a.i8bin", unit(16))
+    with pytest.warns(pv.FormatWarning, match="rows of 256 values, as was said, are not of unit length"):
+        pv.open(path, dim=256).close()
+
+
+def test_rows_of_other_lengths_are_asked_for_by_size(tmp_path: Path):
+    (tmp_path / "a.i8bin").write_bytes(b"\1" * 16 * 384)
+    with pytest.raises(pv.AmbiguousFormat, match=r"128, 192, 256, 384, 512, 768.* fit, by the size alone.*--dim 512"):
+        pv.open(tmp_path / "a.i8bin")
+    with pytest.raises(pv.InputError, match="bins files are read without an option dim"):
+        pv.write(tmp_path / "a.fbin", unit(2)) and pv.open(tmp_path / "a.fbin", dim=3)

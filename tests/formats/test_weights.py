@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import polyvec as pv
+from polyvec.cli import run
 from polyvec.core.collection import Collection
 from polyvec.core.errors import Corrupt, FormatError, FormatWarning, InputError, Truncated, Unsupported
 from polyvec.core.files import Source
@@ -394,6 +396,92 @@ def test_the_legacy_layout_is_read_and_said(tmp_path: Path) -> None:
     report = pv.verify(path)
     assert report.ok and any("legacy" in finding.message for finding in report.findings)
     assert any("legacy" in warning for warning in pv.describe(path, layout=True).warnings)
+
+
+MATRICES = {  # a model's, by name: [out, in]
+    "encoder.layer.0.attention.self.query.weight": (4, 4),
+    "encoder.layer.0.intermediate.dense.weight": (6, 4),
+    "encoder.layer.0.output.dense.weight": (4, 6),
+}
+
+
+def legacy_model(orientation: str, shapes: dict[str, tuple[int, int]], *, biases: bool = True) -> tuple[bytes, dict]:
+    """A legacy file whose matrices are stored either way, and its tensors as [out, in]."""
+    tensors = {WORDS: vectors(2, 4)}
+    for seed, (name, shape) in enumerate(shapes.items(), 1):
+        tensors[name] = vectors(*shape, seed=seed)
+        if biases:
+            tensors[name.removesuffix("weight") + "bias"] = vectors(1, shape[0], seed=seed + 50)[0]
+    out = b"EMBD" + struct.pack("<II", 1, len(tensors))
+    for name, array in tensors.items():
+        turned = array.T if name in shapes and orientation == "in_out" else array
+        out += (
+            struct.pack("<I", len(name)) + name.encode() + struct.pack(f"<I{turned.ndim}I", turned.ndim, *turned.shape)
+        )
+        out += np.ascontiguousarray(turned).tobytes()
+    return out + struct.pack("<II", 2, 1) + b"a" + struct.pack("<I", 1) + b"b", tensors
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("orientation", ["out_in", "in_out"])
+def test_matrices_of_a_legacy_file_come_out_in_whichever_way_they_lie(
+    tmp_path: Path, orientation: str, biases: bool
+) -> None:
+    data, tensors = legacy_model(orientation, MATRICES, biases=biases)
+    (tmp_path / "old.weights").write_bytes(data)
+    said = {"out_in": r"stored \[out, in\]", "in_out": r"stored \[in, out\]"}[orientation]
+    with pytest.warns(FormatWarning, match=said), pv.open(tmp_path / "old.weights") as c:
+        for name, array in tensors.items():
+            assert np.array_equal(c[name].to_numpy(), array), name
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FormatWarning)
+        receipt = pv.convert(tmp_path / "old.weights", tmp_path / "new.weights")
+    assert receipt.loss is not None and receipt.loss.exact
+    with pv.open(tmp_path / "new.weights") as c:
+        for name, array in tensors.items():
+            assert np.array_equal(c[name].to_numpy(), array), name
+    spans = pv.describe(tmp_path / "old.weights", layout=True).layout or ()
+    assert any(orientation in span.note for span in spans)
+    other = {"out_in": "in_out", "in_out": "out_in"}[orientation]
+    with pytest.raises(pv.InputError, match=f"orientation={other} contradicts the file"):
+        pv.open(tmp_path / "old.weights", orientation=other)
+
+
+def test_square_matrices_leave_the_orientation_open_and_are_not_guessed(tmp_path: Path) -> None:
+    square = dict.fromkeys(MATRICES, (4, 4))
+    path = tmp_path / "old.weights"
+    for orientation in ("out_in", "in_out"):
+        (tmp_path / "n.weights").unlink(missing_ok=True)
+        data, tensors = legacy_model(orientation, square)
+        path.write_bytes(data)
+        for read in (pv.open, pv.describe, lambda p: pv.convert(p, tmp_path / "n.weights")):
+            with pytest.raises(pv.AmbiguousFormat, match=r"shapes leave it open.*--option orientation=out_in"):
+                read(path)
+        assert not pv.verify(path).ok and not (tmp_path / "n.weights").exists()
+        assert pv.verify(path, orientation=orientation).ok
+        assert pv.describe(path, orientation=orientation, layout=True).rows == 2
+
+        assert (
+            run(["convert", str(path), str(tmp_path / "n.weights"), "-f", "--option", f"orientation={orientation}"])
+            == 0
+        )
+        with pv.open(tmp_path / "n.weights") as c:
+            assert all(np.array_equal(c[name].to_numpy(), array) for name, array in tensors.items())
+    with pytest.raises(pv.InputError, match="unknown orientation"):
+        pv.open(path, orientation="sideways")
+    with pytest.raises(pv.InputError, match="legacy layout"):
+        pv.open(tmp_path / "n.weights", orientation="in_out")
+
+
+def test_matrices_that_contradict_each_other_are_corrupt() -> None:
+    one, two = "a.dense.weight", "b.dense.weight"
+    data, _ = legacy_model("out_in", {one: (3, 4), two: (4, 3)})
+    turned = data.replace(struct.pack("<III", 2, 4, 3), struct.pack("<III", 2, 3, 4))
+    with pytest.raises(pv.Corrupt, match=r"some matrices are stored \[out, in\]"):
+        opened(turned)
+    data, _ = legacy_model("out_in", {one: (3, 4)})
+    with pytest.raises(pv.Corrupt, match="bias does not belong"):
+        opened(data.replace(struct.pack("<III", 2, 3, 4), struct.pack("<III", 2, 2, 6)))
 
 
 def test_every_truncation_of_a_legacy_file_is_a_format_error() -> None:

@@ -87,11 +87,11 @@ class Endless(Plain):
 
 
 class Lying(Plain):
-    """Gives fewer rows than its shape says, where a flag in the magic is flipped."""
+    """Gives narrower rows than its shape says, where a flag in the magic is flipped."""
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         if source.size >= 8 and source.read_at(7, 1) != b"!":
-            return Collection({"vectors": ArrayColumn("vectors", vectors(2, 3), shape=(5, 3))})
+            return Collection({"vectors": ArrayColumn("vectors", vectors(2, 3), shape=(2, 5))})
         return super().open(source)
 
 

@@ -31,6 +31,7 @@ def command(
     force: flags.Force = False,
     dry_run: flags.DryRun = False,
     sha256: flags.Sha256 = False,
+    dim: flags.Dim = None,
     option: flags.Own = None,
     report: flags.Report = None,
     json: flags.Json = False,
@@ -58,7 +59,7 @@ def command(
     options = {
         "source_format": source_format, "lenient": lenient, "encoding": encoding, "format": to, "sidecar": sidecar,
         "overwrite": force, "dry_run": dry_run, "sha256": sha256, "progress": progress(json),
-        **flags.own_options(option),
+        **flags.own_options(option, dim),
     }  # fmt: skip
     if queries is not None or truth is not None or distances is not None:
         from polyvec.verbs.bundle import convert_bundle

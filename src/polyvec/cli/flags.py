@@ -89,7 +89,12 @@ RecordsFile = Annotated[
 ]
 Own = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="An option of the output's format, such as layout=versioned."),
+    typer.Option(
+        "--option", metavar="NAME=VALUE", help="An option of a format, such as layout=versioned or orientation=out_in."
+    ),
+]
+Dim = Annotated[
+    int | None, typer.Option("--dim", min=1, help="Values in a row, where the input does not say (headerless .i8bin).")
 ]
 
 
@@ -107,11 +112,11 @@ def one_output(target: str | None, output: str | None) -> str:
     return str(target if output is None else output)
 
 
-def own_options(pairs: list[str] | None) -> dict[str, Any]:
-    """``--option name=value`` pairs; values are numbers, true and false, or text."""
+def own_options(pairs: list[str] | None, dim: int | None = None) -> dict[str, Any]:
+    """``--option name=value`` pairs (values are numbers, true and false, or text), and ``--dim``, which is one of them."""
     from polyvec.core.errors import InputError
 
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {} if dim is None else {"dim": dim}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals:

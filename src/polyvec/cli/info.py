@@ -17,6 +17,8 @@ def command(
     source_format: flags.SourceFormat = None,
     layout: Annotated[bool, typer.Option("--layout", help="Add a byte map of the file.")] = False,
     lenient: flags.Lenient = False,
+    dim: flags.Dim = None,
+    option: flags.Own = None,
     json: flags.Json = False,
 ) -> None:
     """Say what a file is: format and why, shape, dtype, encoding, size, norms and value range from a bounded sample.
@@ -30,7 +32,8 @@ def command(
     from polyvec.verbs.describe import describe
 
     paths = [str(path) for file in files for path in (expand(file) if file != "-" else ["-"])]
-    found = [describe(path, format=source_format, layout=layout, lenient=lenient) for path in paths]
+    own = flags.own_options(option, dim)
+    found = [describe(path, format=source_format, layout=layout, lenient=lenient, **own) for path in paths]
     if json:
         return print_json([one.to_dict() for one in found] if len(found) > 1 else found[0].to_dict())
     for one in found:

@@ -22,6 +22,7 @@ def command(
     force: flags.Force = False,
     dry_run: flags.DryRun = False,
     sha256: flags.Sha256 = False,
+    dim: flags.Dim = None,
     option: flags.Own = None,
     json: flags.Json = False,
 ) -> None:
@@ -49,6 +50,6 @@ def command(
         dry_run=dry_run,
         sha256=sha256,
         progress=progress(json),
-        **flags.own_options(option),
+        **flags.own_options(option, dim),
     )
     print_receipt(receipt, json=json)

@@ -27,6 +27,7 @@ def command(
     force: flags.Force = False,
     dry_run: flags.DryRun = False,
     sha256: flags.Sha256 = False,
+    dim: flags.Dim = None,
     option: flags.Own = None,
     json: flags.Json = False,
 ) -> None:
@@ -44,7 +45,7 @@ def command(
         source, flags.one_output(target, output), head=head, range=_bounds(range), random=random, stride=stride, seed=seed, limit=limit,
         source_format=source_format, lenient=lenient, encoding=encoding, format=to, sidecar=sidecar, overwrite=force,
         dry_run=dry_run, sha256=sha256, progress=progress(json),
-        **flags.own_options(option),
+        **flags.own_options(option, dim),
     )  # fmt: skip
     print_receipt(receipt, json=json)
 

@@ -100,4 +100,4 @@ def known_options() -> set[str]:
     """The names that ``--option`` takes, of all formats together."""
     from polyvec import formats
 
-    return {"chunk_rows", *(option for format in formats.all_formats() for option in format.options)}
+    return {"chunk_rows", *(name for format in formats.all_formats() for name in (*format.options, *format.reading))}

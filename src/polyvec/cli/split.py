@@ -25,6 +25,7 @@ def command(
     force: flags.Force = False,
     dry_run: flags.DryRun = False,
     sha256: flags.Sha256 = False,
+    dim: flags.Dim = None,
     option: flags.Own = None,
     json: flags.Json = False,
 ) -> None:
@@ -41,6 +42,6 @@ def command(
     made = split(
         source, flags.one_output(target, output), rows=rows, parts=parts, source_format=source_format, lenient=lenient, encoding=encoding,
         format=to, sidecar=sidecar, overwrite=force, dry_run=dry_run, sha256=sha256, progress=progress(json),
-        **flags.own_options(option),
+        **flags.own_options(option, dim),
     )  # fmt: skip
     print_receipts(made, json=json)

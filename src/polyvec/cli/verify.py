@@ -15,6 +15,8 @@ def command(
     expect: Annotated[
         str | None, typer.Option("--expect", metavar="SHA256", help="Also compare the SHA-256 of the (one) file.")
     ] = None,
+    dim: flags.Dim = None,
+    option: flags.Own = None,
     json: flags.Json = False,
 ) -> int:
     """Check files: structure, every size and checksum they have, and every row. Exit code 1 where one is bad.
@@ -31,7 +33,10 @@ def command(
     paths = [f if f == "-" else str(p) for f in files for p in (expand(f) if f != "-" else ["-"])]
     if expect is not None and len(paths) > 1:
         raise InputError(f"--expect takes the digest of one file, and these are {len(paths)}; check them one by one")
-    reports = verify_all(paths, format=source_format, sha256=expect or False, progress=progress(json, unit="bytes"))
+    reports = verify_all(
+        paths, format=source_format, sha256=expect or False, progress=progress(json, unit="bytes"),
+        **flags.own_options(option, dim),
+    )  # fmt: skip
     if json:
         print_json([r.to_dict() for r in reports] if len(reports) > 1 else reports[0].to_dict())
     else:

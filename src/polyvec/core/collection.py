@@ -57,6 +57,7 @@ class Collection:
         self.notes: list[str] = list(notes)
         self.sidecars: list[str] = []  # files beside this one that words, records or ids came from
         self.reason = ""
+        self.taken: frozenset[str] = frozenset()  # options of reading that the file was opened with
         self._closers: list[Callable[[], None]] = [close] if close else []
 
     @classmethod
@@ -188,8 +189,10 @@ class Collection:
 
     def _derive(self, columns: Mapping[str, Column], main: str, vocab: Vocab | None, records: Records | None,
                 ids: Ids | None) -> Collection:  # fmt: skip
-        return Collection(columns, main=main, vocab=vocab, records=records, ids=ids, metadata=self.metadata,
+        part = Collection(columns, main=main, vocab=vocab, records=records, ids=ids, metadata=self.metadata,
                           format=self.format, path=self.path)  # fmt: skip
+        part.taken = self.taken
+        return part
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The collection as an Arrow stream: polars, DuckDB, pandas and pyarrow take it as it is. Needs pyarrow."""
@@ -269,6 +272,7 @@ def concat(collections: Sequence[Collection]) -> Collection:
         path=first.path,
         notes=notes,
     )
+    result.taken = first.taken
     for collection in collections:
         result.on_close(collection.close)
     return result

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from polyvec.core.collection import Collection
@@ -84,11 +86,19 @@ class Format(ABC):
     suffixes: ClassVar[tuple[str, ...]] = ()
     aliases: ClassVar[Mapping[str, str]] = {}  # other names -> variant
     holds: ClassVar[Holds] = Holds()
-    options: ClassVar[tuple[str, ...]] = ()  # names accepted by open and write beyond the common ones
+    options: ClassVar[tuple[str, ...]] = ()  # names accepted by write beyond the common ones
+    reading: ClassVar[tuple[str, ...]] = ()  # names accepted by open: what the file does not say itself
     extra: ClassVar[str | None] = None  # the extra of polyvec it needs
     writable: ClassVar[bool] = True
     demo: ClassVar[bool] = True  # whether plain vectors in it make a row of the demo's table
     checksummed: ClassVar[bool] = False  # whether a flipped payload bit can be told
+    said: Mapping[str, Any] = MappingProxyType({})  # options of reading that `check` and `layout` go by
+
+    def told(self, own: Mapping[str, Any]) -> Format:
+        """This format with options of reading said, for `check` and `layout`."""
+        twin = copy(self)
+        twin.said = dict(own)
+        return twin
 
     @abstractmethod
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
@@ -128,7 +138,7 @@ class Format(ABC):
 
     def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
         """What is wrong with a file, beyond what `open` refuses. The default reads every row."""
-        with self.open(source, variant=variant) as collection:
+        with self.open(source, variant=variant, **self.said) as collection:
             yield from (Finding("warning", note) for note in collection.notes)
             yield from check_rows(collection)
 

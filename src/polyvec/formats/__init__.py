@@ -6,7 +6,7 @@ import os
 import pkgutil
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -141,29 +141,31 @@ def _shown(head: bytes) -> str:
 
 def open(
     where: str | os.PathLike[str] | bytes | Source, *, format: str | None = None, lenient: bool = False,
-    sidecars: bool = True, **own: Any,
+    sidecars: bool = True, offered: Mapping[str, Any] | None = None, **own: Any,
 ) -> Collection:  # fmt: skip
     """Open an embedding file of any format, or a glob of shards, as one lazy `Collection`.
 
     ``format`` forces a format or variant (``"fbin"``); ``lenient`` takes the whole rows of a file whose end is
-    missing; further options are the format's own. Raises `FormatError` on bad data, OSError on a missing file.
+    missing; further options are the format's own (``dim=384`` of a headerless .i8bin). Of ``offered`` those are taken
+    that the format knows; ``Collection.taken`` names them. Raises `FormatError` on bad data, OSError on a missing file.
     """
     if isinstance(where, (str, os.PathLike)) and is_pattern(os.fspath(where)):
-        return _open_shards(os.fspath(where), format=format, lenient=lenient, sidecars=sidecars, **own)
+        return _open_shards(os.fspath(where), format=format, lenient=lenient, sidecars=sidecars, offered=offered, **own)
 
     if isinstance(where, Source):
-        return _open(where, format, lenient, sidecars, own)
-    return settled(lambda: _open(open_source(where), format, lenient, sidecars, own))
+        return _open(where, format, lenient, sidecars, own, offered)
+    return settled(lambda: _open(open_source(where), format, lenient, sidecars, own, offered))
 
 
-def _open(source: Source, format: str | None, lenient: bool, sidecars: bool, own: dict[str, Any]) -> Collection:
+def _open(
+    source: Source, format: str | None, lenient: bool, sidecars: bool, own: dict[str, Any],
+    offered: Mapping[str, Any] | None,
+) -> Collection:  # fmt: skip
     """A collection over a source; `Replaced` where the path names another file by the time all parts are open."""
     collection: Collection | None = None
     try:
         detection = detect(source, format)
-        unknown = set(own) - set(detection.format.options)
-        if unknown:
-            raise InputError(f"{detection.format.name} has no option {', '.join(sorted(unknown))}")
+        own = reading_options(detection.format, own, offered)
         try:
             collection = detection.format.open(source, variant=detection.match.variant, lenient=lenient, **own)
             for note in collection.notes:
@@ -184,6 +186,7 @@ def _open(source: Source, format: str | None, lenient: bool, sidecars: bool, own
     collection.path = source.label
     collection.format = detection.format.name
     collection.reason = detection.match.reason
+    collection.taken = frozenset(own)
     collection.on_close(source.close)
     return collection
 
@@ -202,6 +205,15 @@ def settled(work: Callable[[], Result]) -> Result:
         except Replaced:
             time.sleep(wait)
     return work()
+
+
+def reading_options(format: Format, own: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The options to open a file with: those meant for it, which the format must know, and of the offered those it knows."""
+    unknown = sorted(set(own) - set(format.reading))
+    if unknown:
+        known = f"it has {', '.join(format.reading)}" if format.reading else "it has none"
+        raise InputError(f"{format.name} files are read without an option {', '.join(unknown)}; {known}")
+    return {**{name: value for name, value in (offered or {}).items() if name in format.reading}, **own}
 
 
 def hinted(error: FormatError, detection: Detection, source: Source) -> FormatError:
@@ -242,6 +254,7 @@ def open_many(paths: list[str], **options: Any) -> Collection:
 
 def _open_all(paths: list[str], options: dict[str, Any]) -> Collection:
     own = dict(options)
+    offered = own.pop("offered", None)
     common = (own.pop("format", None), own.pop("lenient", False), own.pop("sidecars", True))
     opened: list[Collection] = []
     sources: list[Source] = []
@@ -249,7 +262,7 @@ def _open_all(paths: list[str], options: dict[str, Any]) -> Collection:
     try:
         for path in paths:
             sources.append(open_source(path))
-            opened.append(_open(sources[-1], *common, own))
+            opened.append(_open(sources[-1], *common, own, offered))
             check_alike(opened[0], opened[-1])
         for source in sources:
             _demand_current(source)

@@ -78,7 +78,8 @@ class FastText(Format):
     title = "fastText model"
     suffixes = (".bin", ".fasttext")
     holds = Holds(many_columns=True, vocab=True, metadata=True, dtypes="float32")
-    options = ("lossy", "spaces")
+    options = ("spaces",)
+    reading = ("lossy",)
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         if head[:8] == struct.pack("<ii", MAGIC, VERSION):

@@ -66,6 +66,7 @@ class Hdf5(Format):
     aliases = {"hdf5": "", "h5": "", "ann-benchmarks": ""}  # noqa: RUF012
     holds = Holds(many_columns=True, metadata=True, encodings=("raw", "float16"))
     options = ("dataset", "compression")
+    reading = ("dataset",)
     extra = "hdf5"
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:

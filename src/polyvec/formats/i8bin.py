@@ -5,7 +5,8 @@
     offset 0   n*d int8 codes, row-major, each from -127 to 127; value = code / 127
                no header: d is 512, or what a description beside the file says
 
-Every row has a norm from .992 to 1.008 after decoding. An export keeps ``meta.json`` (shape, quantization, records) and
+Without a description d is 512 only where the rows agree: read at any other width they are not of unit length. Where they
+do not, ``dim`` must be said. Every row has a norm from .992 to 1.008 after decoding. An export keeps ``meta.json`` (shape, quantization, records) and
 ``build_manifest.json`` (hash) beside ``embeddings.i8bin``; other dimensions than 512 are told in ``NAME.shape.json``.
 The benchmarks' ``.i8bin`` with a header of n and d is another format (see bins.py), told by its size equation.
 """
@@ -25,7 +26,7 @@ from polyvec.codecs.levels import REEXPORT, Codes, bad_rows, check_size, quantiz
 from polyvec.core.blocks import Block, Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
-from polyvec.core.errors import Corrupt, FormatError, InputError, Truncated
+from polyvec.core.errors import AmbiguousFormat, Corrupt, FormatError, InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
@@ -40,6 +41,9 @@ META = "meta.json"
 MANIFEST = "build_manifest.json"
 MAIN = "embeddings.i8bin"
 SHOWN = 20  # bad rows that `verify` lists before it only counts
+NORM_MIN, NORM_MAX = 0.992, 1.008  # of a row, by the document
+PROBE_BYTES = 1 << 18  # of the rows that are looked at where nothing tells the dimension
+COMMON_DIMS = (64, 96, 100, 128, 192, 200, 256, 300, 384, 512, 640, 768, 960, 1024, 1280, 1536, 2048, 3072, 4096)
 _SHAPE = re.compile(rb'"shape"\s*:\s*\[\s*(\d{1,15})\s*,\s*(\d{1,15})\s*\]')
 
 
@@ -50,7 +54,8 @@ class I8bin(Format):
     title = "int8 embeddings for the browser (headerless .i8bin)"
     suffixes = (".i8bin",)
     holds = Holds(encodings=("int8",), dtypes="unit float32")
-    options = ("dim", "rounding", "normalize")
+    options = ("rounding", "normalize")
+    reading = ("dim",)
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         if suffix != ".i8bin":
@@ -64,6 +69,7 @@ class I8bin(Format):
     def open(
         self, source: Source, *, variant: str = "", lenient: bool = False, dim: int | None = None, **own: Any
     ) -> Collection:
+        given = dim is not None
         rows, dim = read_shape(source, dim, lenient=lenient)
         extents = [Extent(0, rows, 0, rows * dim, CODEC)] if rows else []
         column = FileColumn("vectors", source, extents, row_shape=(dim,), encoding="int8", dtype=CODEC.dtype)
@@ -78,6 +84,8 @@ class I8bin(Format):
         notes = []
         if lenient and rows * dim != source.size:
             notes.append(f"the file is not a whole number of rows: {rows} whole rows of {dim} are read")
+        if given and rows and not _unit_rows(source.read_at(0, PROBE_BYTES), dim):
+            notes.append(f"rows of {dim} values, as was said, are not of unit length; dim= may be wrong")
         collection = Collection({"vectors": column}, records=records, notes=notes)
         if records is not None and meta is not None:
             collection.on_close(meta.close)
@@ -107,7 +115,7 @@ class I8bin(Format):
             sink.write(codes)
             if options.progress:
                 options.progress(sink.size // dim, rows)
-        if dim != DIM:
+        if dim != DIM or rounding == "truncate":  # such rows are not of unit length, which would tell 512
             beside = sink.sibling(f"{sink.path.name}.shape.json")
             beside.write(json.dumps({"shape": [rows, dim]}).encode() + b"\n")
         elif not sink.stdout:
@@ -115,12 +123,18 @@ class I8bin(Format):
 
     def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
         try:
-            collection = self.open(source, variant=variant)
+            collection = self.open(source, variant=variant, **self.said)
         except FormatError as error:
             yield Finding.of(error)
             return
         flawed = 0
         with collection:
+            yield from (Finding("warning", note, field="shape") for note in collection.notes)
+            if not self.said and not _described(source):
+                yield Finding(
+                    "note", f"no description beside the file tells its dimension: {DIM} by the document, and the rows' "
+                    "lengths agree", field="shape",
+                )  # fmt: skip
             for codes, start in _code_blocks(source, collection.rows, collection.dim):
                 for flaw in bad_rows(codes, start=start):
                     flawed += 1
@@ -138,7 +152,7 @@ class I8bin(Format):
         yield from _check_manifest(source)
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
-        rows, dim = read_shape(source, None, lenient=True)
+        rows, dim = read_shape(source, self.said.get("dim"), lenient=True)
         spans = [Span(0, rows * dim, "codes", f"{rows} rows x {dim} int8, value = code / 127")]
         if rows * dim < source.size:
             spans.append(Span(rows * dim, source.size - rows * dim, "extra", "less than a row"))
@@ -182,7 +196,7 @@ def encode_blocks(blocks: Iterator[Block], *, rounding: Any = "norm", normalize:
 
 
 def read_shape(source: Source, dim: int | None, *, lenient: bool = False) -> tuple[int, int]:
-    """Rows and dimension: as asked, as told beside the file, or rows of 512; compared with the bytes that exist."""
+    """Rows and dimension: as asked, as told beside the file, or 512 where the rows agree; compared with the bytes there are."""
     if dim is not None:
         if not isinstance(dim, int) or not 1 <= dim <= MAX_DIM:
             raise InputError(f"dim must be a whole number from 1 to {MAX_DIM}, not {dim!r}")
@@ -194,15 +208,54 @@ def read_shape(source: Source, dim: int | None, *, lenient: bool = False) -> tup
     else:
         meta = _sibling_meta(source)
         if meta is None:
-            return _whole_rows(source, DIM, lenient)
+            return _whole_rows(source, _document_dim(source), lenient)
         with meta:
             rows, dim = _meta_shape(meta)
         if source.name != MAIN and rows * dim != source.size:
-            return _whole_rows(source, DIM, lenient)  # some other export's description
+            return _whole_rows(source, _document_dim(source), lenient)  # some other export's description
     if lenient and rows * dim > source.size:
         return source.size // dim, dim
     check_size(rows, dim, source.size)
     return rows, dim
+
+
+def _described(source: Source) -> bool:
+    """Whether a file beside this one tells its shape."""
+    beside = source.sibling(f"{source.name}.shape.json")
+    if beside is None:
+        beside = _sibling_meta(source)
+    if beside is None:
+        return False
+    with beside:
+        if beside.name == META and source.name != MAIN:
+            rows, dim = _meta_shape(beside)
+            return rows * dim == source.size
+        return True
+
+
+def _document_dim(source: Source) -> int:
+    """512, where the rows at that width are of unit length; `AmbiguousFormat`, naming the candidates, where they are not."""
+    head = source.read_at(0, PROBE_BYTES)
+    if not len(head) or _unit_rows(head, DIM):
+        return DIM
+    whole = [dim for dim in COMMON_DIMS if source.size % dim == 0]
+    likely = [dim for dim in whole if _unit_rows(head, dim)]
+    known = ", ".join(map(str, likely or whole))
+    example = likely[0] if likely else DIM if DIM in whole or not whole else whole[-1]
+    why = "whose rows are of unit length" if likely else "by the size alone"
+    raise AmbiguousFormat(
+        f"nothing beside the file tells its dimension, and rows of {DIM} values, the document's, are not of unit length",
+        field="shape", found=f"{source.size} bytes: {known} fit, {why}" if known else f"{source.size} bytes",
+        remedy=f"say it: info, verify and convert take --dim {example} (in Python dim={example})",
+    )  # fmt: skip
+
+
+def _unit_rows(head: bytes, dim: int) -> bool:
+    """Whether most rows at the start of a file, read as ``dim`` values each, are of unit length after decoding."""
+    rows = len(head) // dim
+    codes = np.frombuffer(head, np.int8, rows * dim).reshape(rows, dim).astype(np.int32)
+    norms = np.sqrt(np.einsum("ij,ij->i", codes, codes)) / 127
+    return bool(rows) and bool(2 * np.count_nonzero((norms >= NORM_MIN) & (norms <= NORM_MAX)) > rows)
 
 
 def _whole_rows(source: Source, dim: int, lenient: bool) -> tuple[int, int]:
@@ -211,7 +264,7 @@ def _whole_rows(source: Source, dim: int, lenient: bool) -> tuple[int, int]:
         raise Truncated(
             f"the file is not a whole number of {dim}-dimensional rows", offset=rows * dim, field="codes",
             expected=f"a multiple of {dim} bytes", found=f"{source.size} bytes",
-            remedy="fetch the file again, or say its dimension with dim=",
+            remedy="fetch the file again, or say another dimension: info, verify and convert take --dim (dim=)",
         )  # fmt: skip
     return rows, dim
 

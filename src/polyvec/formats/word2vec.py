@@ -42,7 +42,8 @@ class Word2Vec(Format):
     suffixes = (".bin", ".w2v")
     aliases = {"w2v": "", "bin": ""}  # noqa: RUF012
     holds = Holds(vocab=True, dtypes="float32")
-    options = ("lossy", "unnormalize", "subwords", "spaces")
+    options = ("unnormalize", "subwords", "spaces")
+    reading = ("lossy",)
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         counts = read_counts(head)

@@ -40,7 +40,8 @@ class WordText(Format):
     suffixes = (".txt", ".glove", ".vec", ".text")
     aliases = {"txt": "plain", "glove": "plain", "text": "plain", "vec": "dims", "textdims": "dims"}  # noqa: RUF012
     holds = Holds(vocab=True, dtypes="float32")
-    options = ("lossy", "unnormalize", "subwords", "spaces")
+    options = ("unnormalize", "subwords", "spaces")
+    reading = ("lossy",)
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         variant = _variant(head, whole=size <= len(head))

@@ -67,15 +67,17 @@ def convert(
     ``sidecar=False`` drops what the target cannot hold instead of keeping it beside; ``overwrite=False`` refuses to
     replace a file; ``sha256=True`` puts the target's digest into the receipt; ``dry_run=True`` writes nothing;
     ``progress`` is True or a callback(current, total); with ``resume`` finished parts are kept beside the target until
-    all are done, and a killed run continues. Further options are the target format's own.
+    all are done, and a killed run continues. Further options are the formats' own: those that the source's format reads
+    by (``dim=384``), and those that the target's writes by.
     """
     if resume:
         from polyvec.verbs.resume import run_resumable
 
         paths = [os.fspath(path) for path in expand(source)]
         return run_resumable(paths, target, gather(options), source_format=source_format, lenient=lenient)
-    with formats.open(source, format=source_format, lenient=lenient) as collection:
-        return write_collection(target, collection, gather(options), inputs=inputs_of(source))
+    writing = gather(options)
+    with formats.open(source, format=source_format, lenient=lenient, offered=writing.own) as collection:
+        return write_collection(target, collection, writing, inputs=inputs_of(source))
 
 
 def inputs_of(source: str | os.PathLike[str]) -> list[Path]:

@@ -68,22 +68,27 @@ class Description:
 
 
 def describe(path: str | os.PathLike[str] | Source, *, format: str | None = None, layout: bool = False,
-             lenient: bool = False, sample: bool = True) -> Description:  # fmt: skip
-    """Describe a file. ``layout`` adds its byte map; ``sample=False`` reads no rows at all."""
+             lenient: bool = False, sample: bool = True, **own: Any) -> Description:  # fmt: skip
+    """Describe a file. ``layout`` adds its byte map; ``sample=False`` reads no rows at all. Takes the options of `open`."""
     if not isinstance(path, Source):
-        return formats.settled(lambda: _describe(open_source(path), format, layout, lenient, sample))
-    return _describe(path, format, layout, lenient, sample)
+        return formats.settled(lambda: _describe(open_source(path), format, layout, lenient, sample, own))
+    return _describe(path, format, layout, lenient, sample, own)
 
 
-def _describe(source: Source, format: str | None, layout: bool, lenient: bool, sample: bool) -> Description:
+def _describe(source: Source, format: str | None, layout: bool, lenient: bool, sample: bool,
+              own: dict[str, Any]) -> Description:  # fmt: skip
     with source:
         detection = formats.detect(source, format)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FormatWarning)
-            with formats.open(source, format=format, lenient=lenient) as collection:
+            with formats.open(source, format=format, lenient=lenient, **own) as collection:
                 columns = tuple(describe_column(c, sample=sample) for c in collection.columns.values())
                 notes = [*collection.notes, *_remarks(collection, columns)]
-                spans = tuple(detection.format.layout(source, variant=detection.match.variant)) if layout else None
+                spans = (
+                    tuple(detection.format.told(own).layout(source, variant=detection.match.variant))
+                    if layout
+                    else None
+                )
                 return Description(
                     source.label, collection.format, detection.match.reason, source.size, collection.rows,
                     collection.dim, columns, len(collection.vocab) if collection.vocab is not None else None,

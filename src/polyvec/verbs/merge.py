@@ -37,7 +37,7 @@ def merge(
 
         notes = (*shards.problems, f"{len(paths)} files {done}")
         return run_resumable(paths, target, writing, source_format=source_format, lenient=lenient, notes=notes)
-    with formats.open_many(paths, format=source_format, lenient=lenient) as collection:
+    with formats.open_many(paths, format=source_format, lenient=lenient, offered=writing.own) as collection:
         if expand(inputs) != list(shards.paths):
             raise InputError(
                 "shards were added or removed while they were opened; run it again when their writer is done"

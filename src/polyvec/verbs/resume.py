@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,14 +60,15 @@ def run_resumable(
         raise InputError(f"{os.fspath(target)}: the output exists; use --force (overwrite=True) to replace it")
     if not goal.parent.is_dir():
         raise InputError(f"{os.fspath(target)}: the folder {goal.parent} does not exist; create it first")
-    with formats.open_many(list(paths), format=source_format, lenient=lenient) as whole:
+    opening = {"format": source_format, "lenient": lenient, "offered": writing.own}
+    with formats.open_many(list(paths), **opening) as whole:
         chosen = whole if writing.column is None else _select(whole, writing.column)
         _refuse_unequal(chosen)
         format, variant = resolve_target(target, chosen, writing.format)
         if writing.dry_run:
             planned = write_collection(target, whole, writing, inputs=paths)
             return replace(planned, notes=(*planned.notes, *notes))
-        pieces = _cut(paths, source_format, lenient, writing.column)
+        pieces = _cut(paths, opening, writing.column)
         stage = _stage(chosen, format, variant, writing)
         with _Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts:
             progress = as_progress(writing.progress)
@@ -75,12 +76,12 @@ def run_resumable(
             for number, piece in enumerate(pieces):
                 rows = piece.stop - piece.start
                 if not parts.ready(number):
-                    options = {"format": source_format, "lenient": lenient}
-                    parts.make(number, piece, stage, options, _shifted(progress, done, whole.rows))
+                    parts.make(number, piece, stage, opening, _shifted(progress, done, whole.rows))
                 done += rows
                 if progress:
                     progress(done, whole.rows)
             with _join(parts.paths(len(pieces)), chosen) as joined:
+                joined.taken = whole.taken
                 final = replace(writing, column=None, progress=None, format=writing.format,
                                 encoding=writing.encoding if stage.format == "safetensors" else None)  # fmt: skip
                 try:
@@ -124,10 +125,10 @@ def _stage(collection: Collection, format: Format, variant: str, writing: Writin
                    measure=False)  # fmt: skip
 
 
-def _cut(paths: Sequence[str], source_format: str | None, lenient: bool, column: str | None) -> list[Piece]:
+def _cut(paths: Sequence[str], opening: Mapping[str, Any], column: str | None) -> list[Piece]:
     pieces = []
     for path in paths:
-        with formats.open(path, format=source_format, lenient=lenient) as one:
+        with formats.open(path, **opening) as one:
             main = one.vectors if column is None else one[column]
             step = max(1, PIECE_BYTES // max(1, main.nbytes // max(1, main.rows)))
             pieces += [Piece(path, at, min(at + step, main.rows)) for at in range(0, main.rows, step)]

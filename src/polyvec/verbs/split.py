@@ -35,7 +35,7 @@ def split(
         raise InputError(f"{'rows' if rows is not None else 'parts'} must be at least 1, "
                          f"not {rows if rows is not None else parts}")  # fmt: skip
     writing = gather(options)
-    with formats.open(source, format=source_format, lenient=lenient) as collection:
+    with formats.open(source, format=source_format, lenient=lenient, offered=writing.own) as collection:
         total = collection.rows
         if rows is not None:
             edges = [*range(0, total, rows), total] if total else [0, 0]
@@ -138,10 +138,11 @@ def sample(
     """Write some rows of a file: the first ``head``, a ``range`` (start, stop), ``random`` ones by ``seed``, or every
     ``stride``-th (at most ``limit``). Takes the options of `convert`.
     """
-    with formats.open(source, format=source_format, lenient=lenient) as collection:
+    writing = gather(options)
+    with formats.open(source, format=source_format, lenient=lenient, offered=writing.own) as collection:
         rows = choose_rows(
             collection.rows, head=head, range=range, random=random, stride=stride, seed=seed, limit=limit
         )
         contiguous = isinstance(rows, _range) and rows.step == 1
         part = collection.slice(rows.start, rows.stop) if contiguous else collection.take(rows)
-        return write_collection(target, part, gather(options), inputs=inputs_of(source))
+        return write_collection(target, part, writing, inputs=inputs_of(source))

@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -41,12 +41,13 @@ class Report:
 
 def verify(
     path: str | os.PathLike[str] | Source, *, format: str | None = None, sha256: str | bool = False,
-    progress: Progress | None = None,
+    progress: Progress | None = None, **own: Any,
 ) -> Report:  # fmt: skip
     """Check a file: its structure, every size and checksum it has, and every row.
 
     ``sha256`` True adds the file's digest to the report; a digest is also compared. A missing file is an OSError;
-    whatever is wrong inside a file is a finding. ``progress`` is told the bytes read and the file's size.
+    whatever is wrong inside a file is a finding. ``progress`` is told the bytes read and the file's size. Further
+    options are those of `open`.
     """
     source = open_source(path)
     with source, _watch(source, progress):
@@ -55,10 +56,11 @@ def verify(
         try:
             detection = formats.detect(source, format)
             name = detection.format.name
+            own = formats.reading_options(detection.format, own)
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", FormatWarning)
-                    findings.extend(_check(source, detection))
+                    findings.extend(_check(source, detection, own))
             except FormatError as error:
                 raise formats.hinted(error.located(source.label), detection, source) from None
         except FormatError as error:
@@ -75,15 +77,15 @@ def verify(
 
 def verify_all(
     paths: Sequence[str | os.PathLike[str]], *, format: str | None = None, sha256: str | bool = False,
-    progress: Progress | None = None,
+    progress: Progress | None = None, **own: Any,
 ) -> list[Report]:  # fmt: skip
     """Check several files; one that cannot be read is a finding too, so that the others are still checked."""
     if len(paths) == 1:
-        return [verify(paths[0], format=format, sha256=sha256, progress=progress)]
+        return [verify(paths[0], format=format, sha256=sha256, progress=progress, **own)]
     reports = []
     for path in paths:
         try:
-            reports.append(verify(path, format=format, sha256=sha256, progress=progress))
+            reports.append(verify(path, format=format, sha256=sha256, progress=progress, **own))
         except FormatError as error:
             reports.append(Report(os.fspath(path), None, 0, (Finding.of(error),)))
         except OSError as error:
@@ -114,13 +116,13 @@ def _watch(source: Source, progress: Progress | None) -> Iterator[None]:
         progress(source.size, source.size)
 
 
-def _check(source: Source, detection: formats.Detection) -> list[Finding]:
+def _check(source: Source, detection: formats.Detection, own: Mapping[str, Any]) -> list[Finding]:
     variant = detection.match.variant
     # The check closes the collection it opens; the file itself stays ours.
-    findings = list(detection.format.check(source, variant=variant))
+    findings = list(detection.format.told(own).check(source, variant=variant))
     if source.path is not None:
         findings += [Finding.of(error) for error in check_digests(source)]
-        with detection.format.open(source, variant=variant) as collection:
+        with detection.format.open(source, variant=variant, **own) as collection:
             attach_sidecars(collection, source)
             if collection.records is not None:
                 for _ in collection.records:

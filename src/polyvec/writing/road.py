@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,15 @@ def _has(collection: Collection, what: str) -> bool:
 NAMES = {"words": "vocab", "records": "records", "ids": "ids"}
 
 
+def _without_taken(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> Writing:
+    """The writing without those options by which the source was read, and which the target does not know."""
+    if collection.taken.isdisjoint(writing.own):
+        return writing
+    format, _ = resolve_target(path, collection, writing.format)
+    mine = {k: v for k, v in writing.own.items() if k in format.options or k not in collection.taken}
+    return replace(writing, own=mine)
+
+
 def refuse_unknown(format: Format, writing: Writing) -> None:
     """`InputError` for options and encodings that a format does not declare."""
     unknown = set(writing.own) - set(format.options)
@@ -164,6 +173,7 @@ def write_collection(
     """
     started = time.perf_counter()
     inputs = list(inputs)
+    writing = _without_taken(path, collection, writing)
     fitted = fit(path, collection, writing)
     collection, format = fitted.collection, fitted.format
     options = WriteOptions(

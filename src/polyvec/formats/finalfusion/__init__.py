@@ -62,7 +62,8 @@ class Finalfusion(Format):
     aliases = {"fifu": ""}  # noqa: RUF012
     holds = Holds(many_columns=True, vocab=True, metadata=True, encodings=("raw", "pq"),
                   dtypes="int8 to uint64, float32, float64")  # fmt: skip
-    options = ("lossy", "dialect", "type", "quantizer", "parts", "bits", "iterations", "seed", "norms", "normalize")
+    reading = ("lossy",)
+    options = ("dialect", "type", "quantizer", "parts", "bits", "iterations", "seed", "norms", "normalize")
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         if head.startswith(MAGIC):

@@ -25,7 +25,7 @@ from polyvec.codecs import Raw, ScaledInt8
 from polyvec.core.blocks import Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
-from polyvec.core.errors import Corrupt, FormatError
+from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Span
@@ -38,6 +38,7 @@ from polyvec.formats.weights.legacy import (
     legacy_columns,
     legacy_layout,
     legacy_metadata,
+    orient,
     read_legacy,
 )
 from polyvec.formats.weights.records import (
@@ -72,6 +73,7 @@ class Weights(Format):
         dtypes="float16 bfloat16 float32 int8 int16 int32 uint8 uint16 uint32",
     )
     options = ("created_at",)
+    reading = ("orientation",)
     checksummed = True
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
@@ -82,11 +84,11 @@ class Weights(Format):
         return []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        contents = read_model(source)
+        contents = read_model(source, orientation=own.get("orientation"))
         if isinstance(contents, Legacy):
             columns = legacy_columns(source, contents)
             metadata: dict[str, Any] = dict(legacy_metadata(contents))
-            notes, tokens = [LEGACY_NOTE], contents.tokens
+            notes, tokens = [_legacy_note(contents)], contents.tokens
         else:
             if not contents.tensors:
                 raise Corrupt(
@@ -118,33 +120,43 @@ class Weights(Format):
         return "int8 with row scales" if isinstance(codec, ScaledInt8) else f"raw {codec.dtype.name}"
 
     def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
-        contents = read_model(source)
+        contents = read_model(source, **self.said)
         if isinstance(contents, Legacy):
-            yield Finding("warning", LEGACY_NOTE, offset=0)
+            yield Finding("warning", _legacy_note(contents), offset=0)
         else:
             yield from (Finding("warning", note) for note in contents.notes)
             yield from _check_padding(source, contents)
             for error in check_checksums(source, contents):
                 yield Finding.of(error)
-        with self.open(source) as collection:
+        with self.open(source, **self.said) as collection:
             yield from check_rows(collection)
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
-        contents = read_model(source)
+        contents = read_model(source, **self.said)
         if isinstance(contents, Legacy):
             return list(legacy_layout(source, contents))
         return list(_map(source, contents))
 
 
-def read_model(source: Source) -> Contents | Legacy:
-    """What the file says, in the documented layout, or else in the legacy one; `FormatError` of the documented one."""
+def _legacy_note(legacy: Legacy) -> str:
+    return f"{LEGACY_NOTE}; {legacy.note}" if legacy.note else LEGACY_NOTE
+
+
+def read_model(source: Source, *, orientation: str | None = None) -> Contents | Legacy:
+    """What the file says, in the documented layout, or else in the legacy one; `FormatError` of the documented one.
+
+    ``orientation`` is for legacy files whose shapes do not tell it; the documented layout is always [out, in].
+    """
     try:
-        return read_contents(source)
+        contents = read_contents(source)
     except FormatError as error:
         legacy = read_legacy(source)
         if legacy is None:
             raise error
-        return legacy
+        return orient(legacy, orientation)
+    if orientation not in (None, "out_in"):
+        raise InputError(f"orientation={orientation} is for the legacy layout; this file is [out, in] by its document")
+    return contents
 
 
 def make_columns(source: Source, contents: Contents) -> dict[str, Column]:

@@ -6,22 +6,24 @@
     a tensor: u32 name_len, name, u32 ndim, u32 dims[ndim], float32 data
     u32 vocab_size; a token: u32 len, bytes
 
-Its first eight bytes are those of the documented format. Linear weights lie transposed, [in, out]; they are given
-here as [out, in], the way every other file keeps them. Read only.
+Its first eight bytes are those of the documented format. The program's own files keep Linear weights transposed,
+[in, out], those of its converter script [out, in], and nothing in the layout says which. The shapes do: a bias is as long
+as its matrix has outputs, and one matrix that is not square tells for all. Where none does, ``orientation`` must be said.
+The columns are [out, in] always, the way every other file keeps them. Read only.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from polyvec.core.blocks import Array, Extent, Raw
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
-from polyvec.core.errors import FormatError
+from polyvec.core.errors import AmbiguousFormat, Corrupt, FormatError, InputError
 from polyvec.core.files import Source
 from polyvec.core.layout import Cursor, Span
 from polyvec.core.vocab import Strings
@@ -31,6 +33,7 @@ from polyvec.formats.weights.vocabulary import read_tokens
 _FLOAT = np.dtype("<f4")
 _MAX_NAME = 65_535
 WORDS = "embeddings.word_embeddings.weight"
+ORIENTATIONS = ("out_in", "in_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ class LegacyTensor:
     start: int  # of its entry
 
     @property
-    def transposed(self) -> bool:
-        """Whether it is a Linear weight, which this layout keeps [in, out]."""
+    def linear(self) -> bool:
+        """Whether it is a Linear weight, a matrix from inputs to outputs."""
         return len(self.shape) == 2 and self.name.endswith(".weight") and not self.name.startswith("embeddings.")
 
 
@@ -56,6 +59,74 @@ class Legacy:
     tensors: tuple[LegacyTensor, ...]
     tokens: Strings
     tokens_offset: int
+    orientation: str = ""  # of Linear weights, one of ORIENTATIONS; empty where there are none
+    told_by: str = ""  # the tensor whose shape tells it
+
+    @property
+    def note(self) -> str:
+        """One line on how the matrices lie; empty where there are none."""
+        if not self.orientation:
+            return ""
+        stored = "[out, in]" if self.orientation == "out_in" else "[in, out]"
+        return f"linear weights are stored {stored}, as {f'{self.told_by} tells' if self.told_by else 'was said'}"
+
+
+def orient(legacy: Legacy, asked: str | None = None) -> Legacy:
+    """The file with the orientation of its matrices: as their shapes tell, or as asked where those leave it open.
+
+    `AmbiguousFormat` where nothing tells and nothing was asked; `Corrupt` where the shapes contradict each other.
+    """
+    if asked is not None and asked not in ORIENTATIONS:
+        raise InputError(f"unknown orientation {asked!r}; there are {' and '.join(ORIENTATIONS)}")
+    linear = [tensor for tensor in legacy.tensors if tensor.linear]
+    if not linear:
+        return legacy
+    shapes = {tensor.name: tensor.shape for tensor in legacy.tensors}
+    evidence: dict[str, str] = {}
+    for tensor in linear:
+        for orientation, witness in _evidence(tensor, shapes):
+            evidence.setdefault(orientation, witness)
+    if len(evidence) > 1:
+        raise Corrupt(
+            "some matrices are stored [out, in] and some [in, out]", field="shape",
+            found=f"{evidence['out_in']} tells the one, {evidence['in_out']} the other",
+        )  # fmt: skip
+    if not evidence and asked is None:
+        raise AmbiguousFormat(
+            "the legacy layout does not say whether matrices are stored [out, in] or [in, out], and these are square or "
+            "without a bias, so their shapes leave it open",
+            field=linear[0].name, found=list(linear[0].shape),
+            remedy="convert it and say which: --option orientation=out_in, as PyTorch and the converter script store them, "
+            "or orientation=in_out, as the format's own program does (in Python pv.open(path, orientation=))",
+        )  # fmt: skip
+    told, witness = next(iter(evidence.items()), (asked or "", ""))
+    if asked is not None and asked != told:
+        raise InputError(f"orientation={asked} contradicts the file: by {witness} its matrices are stored {told}")
+    return replace(legacy, orientation=told, told_by=witness)
+
+
+def _evidence(tensor: LegacyTensor, shapes: dict[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
+    """What the neighbours of a matrix say of its sides: its bias, the norm after it, the width of the words."""
+    first, second = tensor.shape
+    if first == second:
+        return
+    stem = tensor.name.removesuffix(".weight")
+    parent = stem.rpartition(".")[0]
+    outputs = [f"{stem}.bias", f"{parent}.LayerNorm.bias", f"{parent}.LayerNorm.weight"]
+    for name in outputs:
+        size = shapes.get(name, ())
+        if len(size) == 1:
+            if size[0] in tensor.shape:
+                yield ("out_in" if size[0] == first else "in_out"), name
+            elif name == outputs[0]:
+                raise Corrupt(
+                    f"the bias does not belong to its matrix {tensor.name!r}", field=name,
+                    expected=f"{first} or {second} values", found=f"{size[0]}",
+                )  # fmt: skip
+    width = shapes.get(WORDS, (0, 0))[-1]
+    if width in tensor.shape and parent.endswith(("output", "intermediate")) and stem.endswith(".dense"):
+        wide_first = parent.endswith("output")  # from the inner width back to that of the words
+        yield ("out_in" if (width == first) == wide_first else "in_out"), WORDS
 
 
 def read_legacy(source: Source) -> Legacy | None:
@@ -100,7 +171,7 @@ def legacy_columns(source: Source, legacy: Legacy) -> dict[str, Column]:
     """The tensors as columns, Linear weights as [out, in]."""
     columns: dict[str, Column] = {}
     for tensor in legacy.tensors:
-        if tensor.transposed:
+        if tensor.linear and legacy.orientation == "in_out":
             columns[tensor.name] = _turned(source, tensor)
         else:
             rows, *rest = tensor.shape
@@ -148,7 +219,7 @@ def legacy_layout(source: Source, legacy: Legacy) -> Iterator[Span]:
     """The byte map."""
     yield Span(0, 12, "legacy header", f"{len(legacy.tensors)} tensors")
     for tensor in legacy.tensors:
-        turned = ", transposed" if tensor.transposed else ""
+        turned = f", {legacy.orientation}" if tensor.linear else ""
         yield Span(tensor.start, tensor.offset - tensor.start, f"entry {tensor.name}")
         yield Span(tensor.offset, tensor.size, tensor.name, f"{list(tensor.shape)} FLOAT32{turned}")
     yield Span(legacy.tokens_offset, source.size - legacy.tokens_offset, "vocabulary", f"{len(legacy.tokens)} tokens")
