@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -140,12 +141,12 @@ def test_an_index_without_checksums_is_refused_by_name(base, tmp_path):
         Index.open(old, base)
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted in /proc")
 def test_an_index_holds_its_mapping_alone_and_lets_go_of_it(base):
     Index.build(base).save(sidecar_path(base))
 
     def count():
-        return len(os.listdir("/proc/self/fd"))
+        return len(list(Path("/proc/self/fd").iterdir()))
 
     before = count()
     kept = [Index.open(sidecar_path(base), base) for _ in range(10)]
