@@ -17,8 +17,8 @@ class Best {
         constexpr size_t step = 16;
         size_t i = 0;
         for (; i + step <= count; i += step) {
-            float high = scores[i];
-            for (size_t j = 1; j < step; ++j) high = scores[i + j] > high ? scores[i + j] : high;
+            float high = -std::numeric_limits<float>::infinity(); // a NaN must not hide those beside it
+            for (size_t j = 0; j < step; ++j) high = scores[i + j] > high ? scores[i + j] : high;
             if (high >= bar_)
                 for (size_t j = 0; j < step; ++j) add(scores[i + j], first + (int64_t)(i + j));
         }

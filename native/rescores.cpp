@@ -246,6 +246,6 @@ void bind_rescores(nb::module_ &m) {
     bind_for<double>(m);
     bind_for<int8_t>(m);
     bind_for<uint8_t>(m);
-    m.attr("SCORES") = 2;  // polyvec.kernels.scores.VERSION
+    m.attr("SCORES") = 3;  // polyvec.kernels.scores.VERSION
     m.def("recount", [](Sieve &s) { s.recount(); });
 }

@@ -77,37 +77,35 @@ void scale_rows(MatrixOut matrix, Floats norms, bool inverse, size_t threads) {
     });
 }
 
-nb::ndarray<nb::numpy, double> dot_rows(Matrix matrix, Longs rows, Floats query) {
-    size_t dim = matrix.shape(1), count = rows.size();
-    if (query.size() != dim) throw nb::value_error("the query has another dimension");
-    for (size_t i = 0; i < count; ++i)
-        if (rows.data()[i] < 0 || (size_t)rows.data()[i] >= matrix.shape(0)) throw nb::index_error("a row beyond the matrix");
-    double *out = allocate<double>(count);
-    for (size_t i = 0; i < count; ++i) out[i] = dot(matrix.data() + (size_t)rows.data()[i] * dim, query.data(), dim);
-    return own<double>(out, {count});
-}
-
 // ---- the 8-bit copy ------------------------------------------------------------------------------------
 
 // codes = 128 + round(row / step), step = largest |component| / 127; gives back the error's squared length over the
-// row's squared length, so that the caller knows how far a score may be off.
+// row's squared length, so that the caller knows how far a score may be off. A row whose sums float32 could not hold, or
+// that is not finite, gets no codes and a scale of NaN: no scan returns it, the caller scores it.
 CLONES double quantize_row(const float *row, size_t dim, uint8_t *codes, float *scale) {
     constexpr size_t lanes = 16; // sums and maxima in lanes, which the compiler turns into registers
-    float most[lanes] = {}, high = 0;
+    float most[lanes] = {}, poison[lanes] = {}, high = 0, sound = 0;
     size_t whole = dim / lanes * lanes;
     for (size_t i = 0; i < whole; i += lanes)
         for (size_t j = 0; j < lanes; ++j) {
             float x = std::fabs(row[i + j]);
             most[j] = x > most[j] ? x : most[j];
+            poison[j] += x * 0.0f; // NaN for a NaN or an infinity
         }
-    for (size_t i = whole; i < dim; ++i) most[0] = std::fabs(row[i]) > most[0] ? std::fabs(row[i]) : most[0];
-    for (size_t j = 0; j < lanes; ++j) high = most[j] > high ? most[j] : high;
-    float by = 127.0f / high;
-    if (!(high > 0) || !std::isfinite(high) || !std::isfinite(by)) {
-        std::memset(codes, 128, dim);
-        *scale = 0;
-        return high == 0 ? 0 : 1;
+    for (size_t i = whole; i < dim; ++i) {
+        most[0] = std::fabs(row[i]) > most[0] ? std::fabs(row[i]) : most[0];
+        poison[0] += row[i] * 0.0f;
     }
+    for (size_t j = 0; j < lanes; ++j) {
+        high = most[j] > high ? most[j] : high;
+        sound += poison[j];
+    }
+    if (!(sound == 0) || !(high >= 1e-30f && high <= 1e30f)) {
+        std::memset(codes, 128, dim);
+        *scale = sound == 0 && high == 0 ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+        return 0;
+    }
+    float by = 127.0f / high;
     float length[lanes] = {}, error[lanes] = {};
     auto put = [&](size_t i, size_t j) {
         float x = row[i] * by;
@@ -343,7 +341,6 @@ void bind_rows(nb::module_ &m) {
     m.def("take_rows", &take_rows);
     m.def("row_norms", &row_norms);
     m.def("scale_rows", &scale_rows);
-    m.def("dot_rows", &dot_rows);
     m.def("quantize_rows", &quantize_rows);
     m.def("scan_codes", &scan_codes);
     m.def("scan_codes_many", &scan_codes_many);

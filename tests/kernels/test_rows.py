@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from polyvec.kernels import available_paths, product, rows, use_path
+from polyvec.neighbors.scan import Scan
 
-PATHS = ["avx512", "avx2", "portable", "numpy"]
+PATHS = ["avx512", "avx2", "neon", "portable", "numpy"]
 
 
 @pytest.fixture(params=PATHS)
@@ -49,6 +50,44 @@ def test_all_that_tie_with_the_last_are_kept(path: str) -> None:
     found, scores = rows.RowSearch(matrix).nearest(matrix[3], 5)
     assert found.tolist() == [3, *range(8, 40)]
     assert set(scores.tolist()) == {1.0}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_of_every_scale_rank_as_an_exact_search_ranks_them(path: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dim = int(rng.choice([1, 3, 64, 257]))
+    scales = np.float32(rng.choice([1e-45, 1e-43, 1e-38, 1e-30, 1e-20, 1, 1e19, 1e30, 1e38], 4))
+    with np.errstate(over="ignore"):
+        matrix = (rng.standard_normal((600, dim)) * rng.choice(scales, (600, 1))).astype(np.float32)
+    matrix[17], matrix[29, 0], matrix[33, -1], matrix[400] = 0, np.nan, np.inf, matrix[3]
+    queries = (rng.standard_normal((5, dim)) * rng.choice(scales, (5, 1))).astype(np.float32)
+    queries[1] = matrix[3]
+    queries = queries[np.isfinite(queries).all(axis=1) & queries.any(axis=1)]
+    for k in (1, 10, 600):
+        wanted = Scan(queries, k=600, metric="cosine")
+        wanted.feed(matrix)
+        rows_wanted, scores_wanted = wanted.result()
+        found = rows.RowSearch(matrix).nearest_many(queries, k)
+        for j, (some, scores) in enumerate(found):
+            assert some.tolist() == rows_wanted[j, : len(some)].tolist()
+            assert np.array_equal(scores, scores_wanted[j, : len(some)], equal_nan=True)
+            assert len(some) >= k
+
+
+def test_a_row_without_a_score_does_not_hide_its_neighbours(path: str) -> None:
+    matrix = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
+    for bad in (np.nan, np.inf):
+        odd = matrix.copy()
+        odd[[0, 16, 32, 48], 3] = bad
+        found, scores = rows.RowSearch(odd).nearest(matrix[5], 64)
+        assert found[0] == 5 and len(found) == 64
+        assert found[-4:].tolist() == [0, 16, 32, 48] and np.isnan(scores[-4:]).all()
+
+
+def test_a_query_that_is_not_finite_ranks_nothing(path: str) -> None:
+    matrix = np.eye(3, 4, dtype=np.float32)
+    found, scores = rows.RowSearch(matrix).nearest(np.array([1, np.nan, 0, 0], np.float32), 2)
+    assert found.tolist() == [0, 1] and np.isnan(scores).all()
 
 
 def test_more_rows_than_there_are_gives_all(path: str) -> None:

@@ -22,7 +22,7 @@ LOW, HIGH = 2.0**-900, 2.0**1000  # a sum of squares in between lost nothing tha
 SAFE_LOW, SAFE_HIGH = 2.0**-440, 2.0**440  # queries whose products with float32, int8 and uint8 rows stay in range
 NOTHING = -(10**7)  # the exponent of a zero
 TIE_SHIFT = 1500
-VERSION = 2  # of native/scores.hpp and what takes its scores
+VERSION = 3  # of native/scores.hpp, and of what hands it rows
 
 Rows = NDArray[Any]
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ from polyvec.codecs.product import Product
 from polyvec.core.blocks import Block
 from polyvec.core.errors import Corrupt
 from polyvec.kernels.product import ProductSearch, make_tables
-from polyvec.kernels.rows import row_norms
+from polyvec.kernels.rows import row_norms, unit_of
 
 Floats = NDArray[np.float32]
 Ranked = tuple[NDArray[np.int64], NDArray[np.float64]]
@@ -26,7 +26,7 @@ class CodeSearch:
 
     def nearest(self, query: Floats, k: int) -> Ranked:
         """The k nearest rows and those tied with the last, best first, with their cosines."""
-        unit = np.asarray(query, np.float32) / np.float32(np.linalg.norm(query))
+        unit = unit_of(query)
         if self._codec.projection is not None:
             unit = unit @ self._codec.projection
         try:
