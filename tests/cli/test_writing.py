@@ -34,7 +34,7 @@ def test_info_of_several_files_and_globs(cli):
 
 
 def test_info_as_json(cli):
-    found = json.loads(cli("info", "vectors.fbin", "--json", "--layout")[1])
+    [found] = json.loads(cli("info", "vectors.fbin", "--json", "--layout")[1])
     assert found["format"] == "bins" and found["rows"] == 300 and found["dim"] == 16
     assert found["columns"][0]["norm_max"] > 0.99 and found["layout"][0]["size"] == 4
     assert sum(span["size"] for span in found["layout"]) == found["bytes"]

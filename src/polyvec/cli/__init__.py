@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+DEBUG = "POLYVEC_DEBUG"  # set: every error comes with its traceback
 INTERRUPTED = "interrupted; no output was changed"
 
 
@@ -15,16 +16,20 @@ def main() -> None:
 
     Exit codes: 0 ok, 1 bad or missing data, 2 usage, 130 interrupted (143 where a signal asked to end).
     """
-    if len(sys.argv) == 2 and sys.argv[1] == "--version":
+    from polyvec.cli import streams
+
+    streams.prepare()
+    _end_cleanly()
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
         from polyvec import __version__
 
-        print(f"polyvec {__version__}")
-        return
-    if sys.argv[1:] in ([], ["--help"], ["-h"]):
-        print(overview())  # without loading a single command: this is what people wait for first
-        return
-    _end_cleanly()
-    sys.exit(run(sys.argv[1:]))
+        code = streams.show(f"polyvec {__version__}")
+    elif arguments in ([], ["--help"], ["-h"]):
+        code = streams.show(overview())  # without loading a single command: this is what people wait for first
+    else:
+        code = run(arguments)
+    sys.exit(streams.finish(code))
 
 
 def overview() -> str:
@@ -63,6 +68,7 @@ def run(arguments: list[str]) -> int:
     import typer
 
     from polyvec.cli.spellings import renew
+    from polyvec.cli.streams import drop_output
     from polyvec.cli.terminal import build, fail, show_warnings, warn
     from polyvec.core.errors import InputError, LossyConversion, MissingExtra, PolyvecError
 
@@ -73,9 +79,12 @@ def run(arguments: list[str]) -> int:
     try:
         program = build(arguments)
         arguments = renew(program, arguments, warn)
-        result = program(args=arguments, prog_name="polyvec", standalone_mode=False)
-        code = result if isinstance(result, int) else 0
-        return fail(INTERRUPTED, 130) if code == 130 else code
+        # Not program(...), which ends the process with 1 where a reader went away.
+        with program.make_context("polyvec", arguments) as context:
+            result = program.invoke(context)
+        return result if isinstance(result, int) else 0
+    except typer.Exit as end:
+        return fail(INTERRUPTED, 130) if end.exit_code == 130 else end.exit_code
     except usage_error as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
@@ -90,8 +99,15 @@ def run(arguments: list[str]) -> int:
     except PolyvecError as error:
         return fail(str(error), 1)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away: not our error
+        drop_output()  # the reader went away: not our error
         return 0
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         return fail(f"{name}{(error.strerror or str(error)).lower()}", 1)
+    except MemoryError as error:
+        return fail(
+            f"not enough memory{f': {error}' if str(error) else ''}; see `ulimit -v` and what else runs here", 1
+        )
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return fail(f"unexpected {what}; this is a fault of polyvec ({DEBUG}=1 shows where)", 1)

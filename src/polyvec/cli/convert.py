@@ -46,7 +46,7 @@ def command(
 
         $ polyvec convert vectors.fbin --queries queries.fbin --truth truth.ibin benchmark.hdf5 --metric cosine
     """
-    from polyvec.cli.receipts import print_receipt, print_receipts
+    from polyvec.cli.receipts import print_receipt, print_receipts, print_values
     from polyvec.cli.reports import check_report
     from polyvec.cli.terminal import progress
     from polyvec.core.errors import InputError
@@ -69,11 +69,18 @@ def command(
         receipts = convert_bundle(
             source, target, queries=queries, truth=truth, distances=distances, metric=metric, **options
         )
-        return print_receipts(receipts, json=json)
+        if not json:
+            return print_receipts(receipts, json=False)
+        main = next(receipt for receipt in receipts if receipt.output == target)
+        others = [receipt.to_dict() for receipt in receipts if receipt is not main]
+        return print_values({**main.to_dict(), "others": others}, target)
     if metric is not None:
         raise InputError("--metric belongs to --queries and --truth")
     receipt = convert(source, target, column=column, resume=resume, **options)
-    print_receipt(receipt, json=json)
+    if json:
+        print_values({**receipt.to_dict(), "others": []}, target)
+    else:
+        print_receipt(receipt, json=False)
     if report is not None and not dry_run:
         _report(source, target, to, column, report)
     return None

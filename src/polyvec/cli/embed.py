@@ -40,8 +40,8 @@ def command(
 
         $ polyvec embed texts.jsonl texts.cvc --model minilm.weights --field text
     """
-    from polyvec.cli.receipts import print_receipt
-    from polyvec.cli.terminal import note, print_json
+    from polyvec.cli.receipts import print_receipt, print_values, speaker
+    from polyvec.cli.terminal import note
     from polyvec.model.encoder import Embedder
     from polyvec.verbs.embed import embed_corpus
 
@@ -69,9 +69,9 @@ def command(
             note(f"\nstopped; what is done is kept in {target}.embedding, and the same command goes on from there")
             raise typer.Exit(130) from None
     if json:
-        return print_json(done.to_dict())
+        return print_values(done.to_dict(), target)
     resumed = f" ({done.resumed:,} of them by an earlier run)" if done.resumed else ""
-    print(
+    speaker(target)(
         f"embedded {done.texts:,} texts{resumed} in {done.seconds:.1f} s: "
         f"{done.texts_per_second:,.0f} texts/s by {done.engine}; "
         f"{done.truncated:,} were longer than {max_seq_length} tokens and were cut"

@@ -35,7 +35,7 @@ def command(
     own = flags.own_options(option, dim)
     found = [describe(path, format=source_format, layout=layout, lenient=lenient, **own) for path in paths]
     if json:
-        return print_json([one.to_dict() for one in found] if len(found) > 1 else found[0].to_dict())
+        return print_json([one.to_dict() for one in found])
     for one in found:
         _show(one)
     return None

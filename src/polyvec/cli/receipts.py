@@ -7,7 +7,7 @@ from typing import Any
 
 
 def print_receipts(receipts: list[Any], *, json: bool) -> None:
-    """Several conversions, as one JSON list or one after the other."""
+    """Several outputs of one command, as one JSON list or one after the other."""
     from polyvec.cli.terminal import print_json
 
     if json:
@@ -17,14 +17,29 @@ def print_receipts(receipts: list[Any], *, json: bool) -> None:
     return None
 
 
+def speaker(output: str) -> Callable[[str], None]:
+    """How to speak to the person: where standard output takes the data, on standard error."""
+    from polyvec.cli.terminal import note
+
+    return note if output == "-" else print
+
+
+def print_values(values: Any, output: str) -> None:
+    """JSON about an output: on standard error where standard output takes the data, for two in one stream are neither."""
+    import sys
+
+    from polyvec.cli.terminal import print_json
+
+    print_json(values, file=sys.stderr if output == "-" else None)
+
+
 def print_receipt(receipt: Any, *, json: bool) -> None:
     """What a conversion did, in two or three lines or as JSON."""
-    from polyvec.cli.terminal import note, print_json, size
+    from polyvec.cli.terminal import size
 
     if json:
-        return print_json(receipt.to_dict())
-    # To standard output goes the data, so the receipt goes to standard error.
-    say: Callable[[str], None] = note if receipt.output == "-" else print
+        return print_values(receipt.to_dict(), receipt.output)
+    say = speaker(receipt.output)
     verb = "would write" if receipt.dry_run else "wrote"
     rate = ""
     if not receipt.dry_run:

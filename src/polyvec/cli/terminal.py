@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import pkgutil
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
-SHARED = ("flags", "receipts", "reports", "spellings", "terminal")  # what commands share: no commands themselves
+from polyvec.cli.streams import fit, say
+
+SHARED = (
+    "flags",
+    "receipts",
+    "reports",
+    "spellings",
+    "streams",
+    "terminal",
+)  # what commands share: no commands themselves
 HELP = "Open, check, convert, shrink and search any embedding file, and know exactly what you lost."
 
 
@@ -36,7 +47,17 @@ def build(arguments: Sequence[str] = ()) -> Any:
             app.add_typer(module.app, name=name)
         else:
             app.command(name)(module.command)
-    return typer.main.get_command(app)
+    program = typer.main.get_command(app)
+    _fit_help(program)
+    return program
+
+
+def _fit_help(command: Any) -> None:
+    """Help as the terminal can show it: click writes UTF-8 where it takes a terminal for misconfigured."""
+    plain = command.get_help
+    command.get_help = lambda context: fit(plain(context))
+    for child in getattr(command, "commands", {}).values():
+        _fit_help(child)
 
 
 def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
@@ -48,8 +69,12 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def fail(message: str, code: int) -> int:
-    """Print one line on standard error; returns the exit code."""
-    print(f"polyvec: {' '.join(message.split())}", file=sys.stderr)
+    """Print one line on standard error; returns the exit code. In an ``except`` block, the traceback where asked for."""
+    if os.environ.get("POLYVEC_DEBUG") and sys.exc_info()[0] is not None:
+        import traceback
+
+        say(traceback.format_exc())
+    say(f"polyvec: {' '.join(message.split())}")
     return code
 
 
@@ -68,17 +93,38 @@ def show_warnings() -> None:
 
 def warn(message: str) -> None:
     """One line of warning on standard error."""
-    print(f"polyvec: warning: {' '.join(message.split())}", file=sys.stderr)
+    say(f"polyvec: warning: {' '.join(message.split())}")
 
 
 def note(message: str) -> None:
     """One line for the person, on standard error, so that standard output stays for data."""
-    print(message, file=sys.stderr)
+    say(message)
 
 
-def print_json(value: Any) -> None:
-    """A value as JSON on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+def print_json(value: Any, *, file: TextIO | None = None) -> None:
+    """A value as JSON on standard output; numbers that JSON has not (NaN, infinity) are null.
+
+    Characters that the terminal's encoding has not are escaped, so that it is JSON wherever it goes.
+    """
+    file = sys.stdout if file is None else file
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain, allow_nan=False)
+    except ValueError:
+        value = _finite(json.loads(json.dumps(value, default=_plain)))
+        text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(file.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(json.loads(text), indent=2)
+    print(text, file=file)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:

@@ -38,7 +38,7 @@ def command(
         **flags.own_options(option, dim),
     )  # fmt: skip
     if json:
-        print_json([r.to_dict() for r in reports] if len(reports) > 1 else reports[0].to_dict())
+        print_json([r.to_dict() for r in reports])
     else:
         for report in reports:
             state = "ok" if report.ok else "BAD"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from polyvec.cli import flags
-from polyvec.cli.receipts import print_receipt
+from polyvec.cli.receipts import print_receipt, print_values, speaker
 
 app = typer.Typer(
     help="Choose, inspect, test, quantise and reconstruct word embeddings.", rich_markup_mode=None, no_args_is_help=True
@@ -170,15 +170,15 @@ def quantize(
 
         $ polyvec words quantize words.fifu small.fifu --subquantizers 5 --bits 3
     """
-    from polyvec.cli.terminal import print_json, progress
+    from polyvec.cli.terminal import progress
     from polyvec.verbs.words import quantize as shrink
 
     receipt, loss = shrink(source, flags.one_output(target, output), quantizer=quantizer, parts=parts, bits=bits, iterations=iterations,
                            seed=seed, norms=norms, overwrite=force, progress=progress(json))  # fmt: skip
     if json:
-        return print_json({**receipt.to_dict(), "quantization": loss.to_dict()})
+        return print_values({**receipt.to_dict(), "quantization": loss.to_dict()}, receipt.output)
     print_receipt(receipt, json=False)
-    print(f"  cosine: mean {loss.mean_cosine:.6f}, worst {loss.worst_cosine:.6f} ({loss.rows:,} rows); "
+    speaker(receipt.output)(f"  cosine: mean {loss.mean_cosine:.6f}, worst {loss.worst_cosine:.6f} ({loss.rows:,} rows); "
           f"recall@10 {loss.recall_at_10:.3f} ({loss.queries} words)")  # fmt: skip
     return None
 
