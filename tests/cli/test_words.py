@@ -24,7 +24,7 @@ def type_in(monkeypatch):
 def test_similar_prints_scores_and_words(cli):
     code, out, _ = cli("similar", "words.fifu", "Berlin", "-k", "2")
     assert code == 0
-    assert out.splitlines() == ["0.684362  New York", "0.645003  a"]
+    assert out.splitlines() == ["0.684362  New York", "0.645002  a"]
 
 
 def test_similar_takes_words_from_standard_input(cli, type_in):
