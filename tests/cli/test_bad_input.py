@@ -200,6 +200,33 @@ def test_an_interrupted_split_takes_its_shards_back(cli, folder, monkeypatch):
     assert files(folder) == before
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupt_says_what_became_of_the_output(cli, folder, monkeypatch, moment):
+    plain = os.replace
+
+    def interrupted(source, target):
+        if moment == "after":
+            plain(source, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    code, _, err = cli("convert", "queries.fbin", "o.npy")
+    told = {"before": "interrupted; no output was changed", "after": "interrupted; o.npy is complete"}[moment]
+    assert code == 130 and told in err and "--resume" not in err
+    assert (folder / "o.npy").exists() == (moment == "after") and not list(folder.glob(".o.npy*"))
+
+
+def test_an_interrupt_in_a_resumable_job_does_not_call_its_parts_outputs(cli, folder, monkeypatch):
+    from polyvec.verbs import resume
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(resume, "_join", interrupted)
+    code, _, err = cli("convert", "queries.fbin", "o.npy", "--resume")
+    assert code == 130 and "no output was changed" in err
+
+
 def test_one_missing_file_does_not_hide_the_others(cli, folder):
     code, out, err = cli("verify", "vectors.fbin", "none.fbin", ".", "queries.fbin")
     assert code == 1 and err == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import polyvec as pv
 from polyvec.core.errors import FormatError, InputError
 from polyvec.embedder import Embedder
+from polyvec.testing.atomicity import contents
 from polyvec.testing.models import write_tiny_model
 from polyvec.verbs import embed as verb
 from polyvec.verbs.embed import Step, embed_corpus
@@ -196,3 +198,41 @@ def test_a_wrong_output_is_told_before_any_work(model: Embedder, tmp_path: Path)
     with pytest.raises(OSError):
         embed_corpus(tmp_path / "absent.txt", tmp_path / "o.fbin", model=model)
     assert not list(tmp_path.glob("*.embedding"))
+
+
+def test_a_second_run_on_one_target_is_refused_and_changes_nothing(model: Embedder, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path, "txt")
+    target = tmp_path / "out.fbin"
+    tried: list[str] = []
+
+    def again(step: Step) -> None:
+        before = contents(tmp_path / "out.fbin.embedding")
+        with pytest.raises(InputError, match=r"out\.fbin: another run is writing this output"):
+            embed_corpus(corpus, target, model=model)
+        assert contents(tmp_path / "out.fbin.embedding") == before
+        tried.append("refused")
+
+    done = embed_corpus(corpus, target, model=model, progress=again)
+    assert tried and done.texts
+    with pv.open(target) as found:
+        assert found.rows == done.texts
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_another_text_of_the_same_size_and_time_is_not_taken_up(
+    model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = tmp_path / "texts.txt"
+    corpus.write_text("hello world\n" * 5)
+    monkeypatch.setattr(verb, "CHUNK_TEXTS", 2)
+
+    def stop(step: Step) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_corpus(corpus, tmp_path / "out.fbin", model=model, progress=stop)
+    status = corpus.stat()
+    corpus.write_text("world hello\n" * 5)
+    os.utime(corpus, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(InputError, match="another input"):
+        embed_corpus(corpus, tmp_path / "out.fbin", model=model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import polyvec as pv
+from polyvec.core.locks import LOCK_SUFFIX, job_lock
 from polyvec.testing import vectors
 from polyvec.testing.atomicity import killed_at
 from polyvec.verbs import resume
@@ -138,9 +140,12 @@ def test_a_lossy_target_is_encoded_once_and_its_loss_is_that_against_the_source(
 
 
 def test_two_runs_do_not_work_on_the_same_parts(folder: Path) -> None:
-    parts = resume._Parts(folder / "out.fbin", {})
-    with parts, pytest.raises(pv.InputError, match="another run is at work"):
-        pv.merge(pattern(folder), folder / "out.fbin", resume=True)
+    before = names(folder)
+    with job_lock(folder / "out.fbin"):
+        with pytest.raises(pv.InputError, match=r"out\.fbin: another run is writing this output"):
+            pv.merge(pattern(folder), folder / "out.fbin", resume=True)
+        assert names(folder) - before == {f".out.fbin{LOCK_SUFFIX}"}
+    assert names(folder) == before
 
 
 def test_what_cannot_be_done_leaves_no_parts(folder: Path) -> None:
@@ -175,3 +180,36 @@ def test_files_of_others_in_the_folder_are_left_alone(folder: Path) -> None:
     (parts / "notes.txt").write_text("mine")
     pv.merge(pattern(folder), folder / "out.fbin", resume=True)
     assert names(parts) == {"notes.txt"}
+
+
+def test_an_input_or_sidecar_of_the_same_size_and_time_is_read_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = folder / "out.fbin"
+    for path in (folder / "s-0.fbin", folder / "s-0.fbin.ids.npy"):
+        assert killed_at("replace", 12, lambda: pv.merge(pattern(folder), target, resume=True))
+        (folder / "s-0.fbin.sidecars.json").unlink(missing_ok=True)
+        made = count_parts(monkeypatch)
+        status, data = path.stat(), bytearray(path.read_bytes())
+        data[-8] ^= 1
+        path.write_bytes(data)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        pv.merge(pattern(folder), target, resume=True)
+        assert made[0] == 0  # the first part was made anew
+        pv.merge(pattern(folder), folder / "whole.fbin")
+        assert target.read_bytes() == (folder / "whole.fbin").read_bytes()
+        assert (folder / "out.fbin.ids.npy").read_bytes() == (folder / "whole.fbin.ids.npy").read_bytes()
+
+
+def test_an_input_that_changes_meanwhile_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = resume._Parts.make
+
+    def changing(self: Any, number: int, *rest: Any) -> None:
+        make(self, number, *rest)
+        if number == 3:
+            pv.write(folder / "s-1.fbin", vectors(21, 6, seed=9), ids=range(21))
+
+    monkeypatch.setattr(resume._Parts, "make", changing)
+    with pytest.raises(pv.InputError, match="changed while"):
+        pv.merge(pattern(folder), folder / "out.fbin", resume=True)
+    assert not (folder / "out.fbin").exists()

@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 DEBUG = "POLYVEC_DEBUG"  # set: every error comes with its traceback
-INTERRUPTED = "interrupted; no output was changed"
 
 
 def main() -> None:
@@ -75,6 +74,8 @@ def run(arguments: list[str]) -> int:
     # typer brings its own click or uses the installed one: its usage errors are told by what BadParameter is.
     usage_error: type[Any] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     show_warnings()
+    if "polyvec.core.commits" in sys.modules:  # not the first command of this process
+        sys.modules["polyvec.core.commits"].forget_outputs()
     arguments = arguments or ["--help"]
     try:
         program = build(arguments)
@@ -84,7 +85,7 @@ def run(arguments: list[str]) -> int:
             result = program.invoke(context)
         return result if isinstance(result, int) else 0
     except typer.Exit as end:
-        return fail(INTERRUPTED, 130) if end.exit_code == 130 else end.exit_code
+        return fail(_interrupted(), 130) if end.exit_code == 130 else end.exit_code
     except usage_error as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
@@ -93,7 +94,11 @@ def run(arguments: list[str]) -> int:
         hint = f" (see {context.command_path} --help)" if context is not None else ""
         return fail(f"{error.format_message()}{hint}", 2)
     except (typer.Abort, KeyboardInterrupt):
-        return fail(INTERRUPTED, 130)
+        return fail(_interrupted(), 130)
+    except SystemExit as error:
+        if error.code == 143:
+            return fail(_interrupted(), 143)
+        raise
     except (InputError, LossyConversion, MissingExtra) as error:
         return fail(str(error), 2)
     except PolyvecError as error:
@@ -111,3 +116,14 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return fail(f"unexpected {what}; this is a fault of polyvec ({DEBUG}=1 shows where)", 1)
+
+
+def _interrupted() -> str:
+    """What is true of the outputs when a command is stopped."""
+    done: list[str] = []
+    if "polyvec.core.commits" in sys.modules:
+        done = list(dict.fromkeys(sys.modules["polyvec.core.commits"].changed_outputs()))
+    if not done:
+        return "interrupted; no output was changed"
+    more = f" and {len(done) - 3} more" if len(done) > 3 else ""
+    return f"interrupted; {', '.join(done[:3])}{more} {'is' if len(done) == 1 else 'are'} complete"

@@ -42,6 +42,7 @@ def command(
     """
     from polyvec.cli.receipts import print_receipt, print_values, speaker
     from polyvec.cli.terminal import note
+    from polyvec.core.commits import changed_outputs
     from polyvec.model.encoder import Embedder
     from polyvec.verbs.embed import embed_corpus
 
@@ -66,6 +67,8 @@ def command(
                 overwrite=force,
             )
         except KeyboardInterrupt:
+            if changed_outputs():
+                raise
             note(f"\nstopped; what is done is kept in {target}.embedding, and the same command goes on from there")
             raise typer.Exit(130) from None
     if json:

@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from polyvec.core.journal import (
     Move,
     Removal,
     before,
+    locate,
     parse_journal,
     read_trusted,
     temp_stem,
@@ -39,7 +41,21 @@ class Written:
 
     temp: Path
     target: Path
-    working: bool = False  # no output of a command: the state of an unfinished run
+    label: str | None = None  # how its user names it; None for siblings and the states of unfinished runs
+
+
+_outputs: deque[tuple[str, Path, int]] = deque(maxlen=4096)  # name, target and inode of what was to be committed
+
+
+def changed_outputs() -> list[str]:
+    """The outputs of this process that are complete, as their user named them: what an interrupted command has done."""
+    # The disk is asked: an interrupt may have come between a rename and any note of it.
+    return [label for label, target, inode in _outputs if (at := locate(target)) and at.stat().st_ino == inode]
+
+
+def forget_outputs() -> None:
+    """A new command begins."""
+    _outputs.clear()
 
 
 class Commit:
@@ -69,6 +85,7 @@ class Commit:
             for guard in self.guards:
                 guard()
             stale = [path for path in self.stale if before(path) is not None]
+            _outputs.extend((f.label, f.target, f.temp.stat().st_ino) for f in self.files if f.label is not None)
             try:
                 if len(self.files) == 1 and not stale:
                     self._proof = self.files[0].temp

@@ -62,14 +62,15 @@ def _release(fd: int) -> None:
 
 
 @contextlib.contextmanager
-def job_lock(target: str | os.PathLike[str]) -> Iterator[None]:
+def job_lock(target: str | os.PathLike[str], *, label: str | None = None) -> Iterator[None]:
     """Hold a target for a whole run; `InputError` where another run is at work on it.
 
-    The lock is on ``.NAME.polyvec-lock`` beside the target, which goes when the run ends.
+    For every job that keeps unfinished work beside its target. The lock is on ``.NAME.polyvec-lock`` beside it, which
+    goes when the run ends. ``label`` is how messages name the target.
     """
     real = Path(os.path.realpath(target))
     path = real.with_name(f".{real.name}{LOCK_SUFFIX}")
-    fd = _take(path, os.fspath(target))
+    fd = _take(path, label or os.fspath(target))
     try:
         with contextlib.suppress(OSError):
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

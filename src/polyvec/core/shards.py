@@ -42,7 +42,7 @@ class ShardSet:
     problems: tuple[str, ...]
 
 
-def permit_files(count: int) -> None:
+def permit_files(count: int, *, advice: str = "merge them in several steps") -> None:
     """Let this process open ``count`` more files at once: the soft limit is often 1024, and shards can be more.
 
     `InputError` where the system's own limit is lower.
@@ -58,9 +58,7 @@ def permit_files(count: int) -> None:
     if soft == resource.RLIM_INFINITY or needed <= soft:
         return
     if hard != resource.RLIM_INFINITY and needed > hard:
-        raise InputError(
-            f"{count} files at once are more than this system allows ({hard}); merge them in several steps"
-        )
+        raise InputError(f"{count} files at once are more than this system allows ({hard}); {advice}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 

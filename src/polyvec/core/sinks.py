@@ -69,7 +69,7 @@ class Sink:
     ) -> None:
         self.stdout = os.fspath(path) == "-"
         self.durable = durable
-        self.working = working
+        self.label = None if working else os.fspath(path)
         self.size = 0
         self.siblings: list[Sink] = []
         self.stale: list[Path] = []
@@ -218,7 +218,7 @@ class Sink:
         """Another file of the same export, in the same folder, committed together with this one."""
         if self.stdout:
             raise InputError(f"{name} must be written beside the output, and standard output has no beside")
-        sink = Sink(self.path.with_name(name), inputs=self._inputs, durable=self.durable, working=self.working)
+        sink = Sink(self.path.with_name(name), inputs=self._inputs, durable=self.durable, working=True)
         self.siblings.append(sink)
         return sink
 
@@ -273,7 +273,7 @@ class Sink:
     def written(self) -> commits.Written:
         """The temporary file and its target."""
         assert self._temp is not None
-        return commits.Written(self._temp, self.path, working=self.working)
+        return commits.Written(self._temp, self.path, self.label)
 
     def abort(self) -> None:
         """Drop everything written so far; the target stays as it was."""

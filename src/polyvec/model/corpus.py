@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from polyvec.core.errors import InputError, MissingExtra
+from polyvec.core.files import stamp
 from polyvec.core.strict_json import parse_json
 
 KINDS = ("lines", "jsonl", "csv", "tsv", "parquet")
@@ -46,11 +47,9 @@ class Corpus:
         """What must not change between a run and the one that resumes it."""
         if self.path == "-":
             return {"path": "-", "kind": self.kind, "field": self.field}
-        status = Path(self.path).stat()
         return {
             "path": str(Path(self.path).resolve()),
-            "bytes": status.st_size,
-            "modified": status.st_mtime_ns,
+            "stamp": stamp(self.path),
             "kind": self.kind,
             "field": self.field,
         }

@@ -8,6 +8,7 @@ that checksum: a base that was changed, copied over or appended to in between st
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -22,8 +23,10 @@ from numpy.typing import NDArray
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
+from polyvec.core.files import stamp
 from polyvec.core.format import Progress
-from polyvec.core.sinks import Sink, refuse_inputs
+from polyvec.core.locks import job_lock
+from polyvec.core.sinks import Sink, Together, refuse_inputs
 from polyvec.kernels.checksum import crc32
 from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, row_blocks, scorable
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores
@@ -106,17 +109,20 @@ def write_truth(
     if not target.parent.is_dir():
         raise InputError(f"{target}: the folder {target.parent} does not exist; create it first")
     state = _State(target.with_name(f".{target.name}.truth-state")) if resume else None
-    before = _stamps(inputs)
-    truth, resumed, choice = _compute(base, queries, k, metric, threads, progress, state)
-    if _stamps(inputs) != before:
-        raise InputError("the base or the queries were changed while they were read; run it again on files that rest")
-    with opened(base) as (_, vectors), opened_queries(queries) as (_, asked):
-        outputs, convention = _write(truth, target, style, vectors, asked, choice.metric)
-        rows = vectors.rows
-    notes = list(choice.notes)
-    if state is not None:
-        notes += state.notes
-        state.path.unlink(missing_ok=True)
+    with job_lock(target):
+        before = _stamps(inputs)
+        truth, resumed, choice = _compute(base, queries, k, metric, threads, progress, state)
+        if _stamps(inputs) != before:
+            raise InputError(
+                "the base or the queries were changed while they were read; run it again on files that rest"
+            )
+        with opened(base) as (_, vectors), opened_queries(queries) as (_, asked):
+            outputs, convention = _write(truth, target, style, vectors, asked, choice.metric)
+            rows = vectors.rows
+        notes = list(choice.notes)
+        if state is not None:
+            notes += state.notes
+            state.path.unlink(missing_ok=True)
     return TruthReceipt(
         tuple(outputs), len(truth.rows), k, truth.metric, choice.source, convention, rows, resumed,
         time.perf_counter() - started, tuple(notes),
@@ -190,11 +196,8 @@ def _stamps(paths: list[str]) -> list[Any]:
     """What tells that files were written to: size, times and inode of each that is one file."""
     found: list[Any] = []
     for path in paths:
-        try:
-            about = Path(path).stat()
-        except OSError:  # a pattern, a URL
-            continue
-        found.append((about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino))
+        with contextlib.suppress(OSError):  # a pattern, a URL
+            found.append(stamp(path))
     return found
 
 
@@ -209,7 +212,7 @@ class _State:
     def save(self, done: int, checksum: int, rows: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
         head = json.dumps({"mark": self.mark, "done": done, "checksum": checksum}).encode()
         body = rows.tobytes() + scores.tobytes()
-        with Sink(self.path, durable=False) as sink:
+        with Sink(self.path, durable=False, working=True) as sink:
             sink.write(STATE_MAGIC + len(head).to_bytes(4, "little") + head + body + _digest(head + body))
 
     def load(self, queries: int, k: int) -> tuple[int, int, NDArray[np.int64], NDArray[np.float64]] | None:
@@ -262,8 +265,10 @@ def _write(
         return [str(target)], convention.value
     if style == "cuvs":
         beside = target.with_name(f"{target.stem}.distances.fbin")
-        write(beside, near, format="fbin", measure=False, metadata=about)
-        write(target, ids, format="ibin" if kind is np.int32 else "u32bin", measure=False, metadata=about)
+        form = "ibin" if kind is np.int32 else "u32bin"
+        with Together() as files:
+            write(beside, near, format="fbin", measure=False, metadata=about, together=files)
+            write(target, ids, format=form, measure=False, metadata=about, together=files)
         return [str(target), str(beside)], convention.value
     narrow = np.int32 if truth.rows.size == 0 or truth.rows.max() < 2**31 else np.int64
     columns: dict[str, Column] = {

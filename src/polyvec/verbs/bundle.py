@@ -14,6 +14,7 @@ from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.sinks import Together
 from polyvec.formats.truth import DISTANCE_NAMES, ID_NAMES, QUERY_NAMES, truth_columns
 from polyvec.neighbors.base import scorable
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, fitting, from_scores, parse_convention, recast
@@ -101,13 +102,13 @@ def take_apart(
     source: Path, target: Path, *, queries: Path | None = None, truth: Path | None = None,
     distances: Path | None = None, source_format: str | None = None, lenient: bool = False, **options: Any,
 ) -> list[Receipt]:  # fmt: skip
-    """Write base, queries and ground truth of one file to files of their own; the base comes last.
+    """Write base, queries and ground truth of one file to files of their own, which appear at one moment.
 
     The truth's file also takes the distances, in the layout of big-ann, unless ``distances`` names another, as cuVS
     does. They are written as that layout holds them, whatever the source has, and its metadata says so.
     Takes the options of `convert`, which hold for every file.
     """
-    with formats.open(source, format=source_format, lenient=lenient) as whole:
+    with formats.open(source, format=source_format, lenient=lenient) as whole, Together() as files:
         roles = roles_of(whole)
         wanted = {"queries": queries, "truth": truth, "distances": distances, "base": target}
         missing = [role for role, path in wanted.items() if path is not None and role not in roles]
@@ -120,7 +121,7 @@ def take_apart(
         for role, path in wanted.items():
             if path is None:
                 continue
-            writing = gather(options)
+            writing = replace(gather(options), together=files)
             part = whole.select(roles[role])
             if role != "base":
                 part.metadata = {}

@@ -1,7 +1,7 @@
 """embed: texts to vectors, in memory or from a corpus of any length to any format, resumable.
 
 A corpus is embedded in chunks. Their vectors and records are appended to files in ``OUT.embedding/``, and only then is
-the count of finished texts written, so a run that is stopped goes on where the count stands. At the end the target
+the count of finished texts written, so a run that is stopped goes on where the count stands. Two runs on one target exclude each other. At the end the target
 is written like any other collection, and the folder goes.
 """
 
@@ -26,6 +26,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import FormatError, InputError
 from polyvec.core.files import Source
+from polyvec.core.locks import job_lock
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
@@ -123,26 +124,28 @@ def embed_corpus(
         "records": records,
         **describe_model(model),
     }
-    work = _Work(Path(f"{os.fspath(target)}.embedding" if os.fspath(target) != "-" else ".stdout.embedding"), width)
+    place = ".stdout" if os.fspath(target) == "-" else os.fspath(target)
+    work = _Work(Path(f"{place}.embedding"), width)
     started = time.perf_counter()
-    # Standard input leaves no trace to recognise it by, so what it gave before is not trusted to come again.
-    resumed = work.begin(fingerprint, resume=resume and corpus.path != "-")
-    try:
-        _run(corpus, work, model, prompt, truncate_dim, records, progress, started)
-    except BaseException:
-        if not work.texts:  # nothing is done that a repeated command could go on from
+    with job_lock(place, label=f"{work.folder}" if place == ".stdout" else None):
+        # Standard input leaves no trace to recognise it by, so what it gave before is not trusted to come again.
+        resumed = work.begin(fingerprint, resume=resume and corpus.path != "-")
+        try:
+            _run(corpus, work, model, prompt, truncate_dim, records, progress, started)
+        except BaseException:
+            if not work.texts:  # nothing is done that a repeated command could go on from
+                work.discard()
+            raise
+        seconds = time.perf_counter() - started
+        if not work.texts:
             work.discard()
-        raise
-    seconds = time.perf_counter() - started
-    if not work.texts:
+            raise InputError(f"{os.fspath(source)}: there are no texts to embed")
+        with work.collection(records) as collection:
+            collection.metadata.update(model=model.metadata["model_name"], max_seq_length=model.max_seq_length)
+            receipt = write_collection(target, collection, writing, inputs=[] if corpus.path == "-" else [corpus.path])
+        result = Embedded(receipt, work.texts, work.truncated, resumed, seconds, model.engine)
         work.discard()
-        raise InputError(f"{os.fspath(source)}: there are no texts to embed")
-    with work.collection(records) as collection:
-        collection.metadata.update(model=model.metadata["model_name"], max_seq_length=model.max_seq_length)
-        receipt = write_collection(target, collection, writing, inputs=[] if corpus.path == "-" else [corpus.path])
-    result = Embedded(receipt, work.texts, work.truncated, resumed, seconds, model.engine)
-    work.discard()
-    return result
+        return result
 
 
 def describe_model(model: Embedder) -> dict[str, Any]:
@@ -262,7 +265,7 @@ class _Work:
             "record_bytes": self._record_bytes,
             "run": self._fingerprint,
         }
-        with Sink(self._state, durable=False) as sink:
+        with Sink(self._state, durable=False, working=True) as sink:
             sink.write(json.dumps(state).encode())
 
     def collection(self, records: bool) -> Collection:

@@ -8,7 +8,6 @@ does, and removes the folder. The result is the same as that of a run that nobod
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -22,8 +21,9 @@ from polyvec import __version__, formats
 from polyvec.core.collection import Collection, concat
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError, InputError, LossyConversion
-from polyvec.core.files import Source
+from polyvec.core.files import Source, stamp
 from polyvec.core.format import Format, Progress
+from polyvec.core.locks import job_lock
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import sidecar_paths
 from polyvec.core.sinks import Sink, refuse_inputs
@@ -34,7 +34,7 @@ PIECE_BYTES = 1 << 30  # decoded: what a kill may cost
 PACKED = ("bins", "npy", "vecs")  # formats whose parts are joined by copying bytes
 PLAIN = (None, "raw", "float16", "bfloat16")  # encodings that look at one value at a time
 JOURNAL = "journal.json"
-LOCK = "lock"
+LOCK = "lock"  # of earlier versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def run_resumable(
     if not goal.parent.is_dir():
         raise InputError(f"{os.fspath(target)}: the folder {goal.parent} does not exist; create it first")
     opening = {"format": source_format, "lenient": lenient, "offered": writing.own}
-    with formats.open_many(list(paths), **opening) as whole:
+    with job_lock(goal, label=os.fspath(target)), formats.open_many(list(paths), **opening) as whole:
         chosen = whole if writing.column is None else _select(whole, writing.column)
         _refuse_unequal(chosen)
         format, variant = resolve_target(target, chosen, writing.format)
@@ -80,6 +80,9 @@ def run_resumable(
                 done += rows
                 if progress:
                     progress(done, whole.rows)
+            if _stamps(paths) != parts.job["inputs"]:
+                parts.forget()
+                raise InputError("an input changed while it was read; run this again when its writer is done")
             with _join(parts.paths(len(pieces)), chosen) as joined:
                 joined.taken = whole.taken
                 final = replace(writing, column=None, progress=None, format=writing.format,
@@ -120,9 +123,9 @@ def _stage(collection: Collection, format: Format, variant: str, writing: Writin
     as_target = writing.encoding is None if encoded else format.name in PACKED and writing.encoding in PLAIN
     if as_target:
         return replace(writing, format=variant or format.name, overwrite=True, sidecar=True, sha256=True, measure=False,
-                       dry_run=False, progress=None)  # fmt: skip
+                       dry_run=False, progress=None, working=True)  # fmt: skip
     return Writing(encoding=None, format="safetensors", column=writing.column, durable=writing.durable, sha256=True,
-                   measure=False)  # fmt: skip
+                   measure=False, working=True)  # fmt: skip
 
 
 def _cut(paths: Sequence[str], opening: Mapping[str, Any], column: str | None) -> list[Piece]:
@@ -138,14 +141,19 @@ def _cut(paths: Sequence[str], opening: Mapping[str, Any], column: str | None) -
 def _fingerprint(paths: Sequence[str], writing: Writing, source_format: str | None, lenient: bool,
                  pieces: Sequence[Piece]) -> dict[str, Any]:  # fmt: skip
     """What must be the same for parts of an earlier run to be of use: the inputs and all that shapes the bytes."""
-    about = [(os.path.realpath(path), Path(path).stat()) for path in paths]
     return {
         "polyvec": __version__,
-        "inputs": [[path, found.st_size, found.st_mtime_ns] for path, found in about],
+        "inputs": _stamps(paths),
         "options": [writing.encoding, writing.format, writing.column, writing.chunk_rows, source_format, lenient,
                     {key: str(value) for key, value in sorted(writing.own.items())}],
         "pieces": [[paths.index(piece.path), piece.start, piece.stop] for piece in pieces],
     }  # fmt: skip
+
+
+def _stamps(paths: Sequence[str]) -> list[list[Any]]:
+    """The inputs, and what lies beside them, as they are now."""
+    files = [file for path in paths for file in (Path(path), *sidecar_paths(Path(path)))]
+    return [[os.path.realpath(file), *stamp(file)] for file in files]
 
 
 def _shifted(progress: Progress | None, done: int, total: int) -> Progress | None:
@@ -175,7 +183,7 @@ def _join(paths: Sequence[Path], like: Collection) -> Iterator[Collection]:
 
 
 class _Parts:
-    """The folder of parts and its journal, locked while a run works on it."""
+    """The folder of parts and its journal."""
 
     def __init__(self, target: Path, job: dict[str, Any]) -> None:
         self.folder = target.with_name(f"{target.name}.parts")
@@ -185,19 +193,12 @@ class _Parts:
 
     def __enter__(self) -> _Parts:
         self.folder.mkdir(exist_ok=True)
-        self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise InputError(f"{self.folder}: another run is at work on these parts; wait for it to end") from None
         self._done = self._read()
         return self
 
     def __exit__(self, *_: object) -> None:
         if not self._done:
             self.sweep()
-        os.close(self._lock)
 
     def _read(self) -> dict[str, dict[str, str]]:
         """What the journal says is done; nothing where there is none, or it is another job's or damaged."""
@@ -236,7 +237,7 @@ class _Parts:
         assert receipt.sha256 is not None
         files = {path.name: receipt.sha256, **{beside.name: _sha256(beside) for beside in sidecar_paths(path)}}
         self._done[str(number)] = files
-        with Sink(self.folder / JOURNAL) as sink:
+        with Sink(self.folder / JOURNAL, working=True) as sink:
             sink.write(json.dumps({"job": self.job, "parts": self._done}, indent=1).encode("utf-8"))
 
     def _path(self, number: int, stage: Writing) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +14,13 @@ import numpy as np
 from polyvec import formats
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.core.journal import pending
+from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import COMPANIONS
-from polyvec.core.sinks import check_target
+from polyvec.core.sinks import Together, check_target, refuse_inputs
 from polyvec.verbs.convert import Receipt, as_progress, gather, inputs_of, write_collection
+
+FILES_A_SHARD = 6  # itself and what may lie beside it; all are open until they appear
 
 
 def split(
@@ -25,7 +30,8 @@ def split(
     """Split a file into shards of ``rows`` rows, or into ``parts`` of nearly equal size.
 
     ``target`` names them: ``out.fbin`` gives ``out-00000-of-00003.fbin`` and so on; a ``{}`` in it is replaced by the
-    number. A failure takes the new shards back. Takes the options of `convert`.
+    number. All shards appear at one moment, in place of those of an earlier split of the same name. Takes the options
+    of `convert`.
     """
     if (rows is None) == (parts is None):
         raise InputError("give either rows or parts")
@@ -49,16 +55,27 @@ def split(
         inputs = inputs_of(source)
         for name in names:  # all before the first is written
             check_target(name, inputs=inputs, overwrite=writing.overwrite)
-        new = [name for name in names if not name.exists()]
+        earlier, kept = earlier_shards(target, len(pieces))
+        for name in earlier:
+            refuse_inputs(name, inputs)
+            if not writing.overwrite:
+                raise InputError(
+                    f"{name}: a shard of an earlier split of this name is there; use --force (overwrite=True) to replace it"
+                )
+        permit_files(len(pieces) * FILES_A_SHARD, advice="split into fewer parts")
         receipts: list[Receipt] = []
-        try:
+        with Together() as files:
+            files.discard(path.with_name(path.name + ending) for path in earlier for ending in ("", *COMPANIONS))
             for name, (start, stop) in zip(names, pieces):
                 part = collection.slice(start, stop)
-                step = replace(writing, progress=_onward(as_progress(writing.progress), start, total))
+                step = replace(writing, progress=_onward(as_progress(writing.progress), start, total), together=files)
                 receipts.append(write_collection(name, part, step, inputs=inputs))
-        except BaseException:
-            _remove([name for name in names[: len(receipts)] if name in new and not writing.dry_run])
-            raise
+        if kept:
+            more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+            note = (
+                f"{kept[0]}{more}, of an earlier and longer split as it seems, stayed; remove what is not of this one"
+            )
+            receipts[-1] = replace(receipts[-1], notes=(*receipts[-1].notes, note))
         return receipts
 
 
@@ -67,11 +84,22 @@ def _onward(progress: Progress | None, start: int, total: int) -> Progress | Non
     return None if progress is None else lambda current, _: progress(start + current, total)
 
 
-def _remove(shards: list[Path]) -> None:
-    """Take back shards that were not there before, and their sidecars: half a set is worse than none."""
-    for path in shards:
-        for file in (*(path.with_name(path.name + ending) for ending in COMPANIONS), path):
-            file.unlink(missing_ok=True)
+def earlier_shards(target: str | os.PathLike[str], total: int) -> tuple[list[Path], list[Path]]:
+    """Shards of an earlier split that are none of the new ones: those that must go, and those that may be others' files.
+
+    A name that says of how many it is one belongs to another set; one that has a number alone may be anything.
+    """
+    path = Path(target)
+    folder = path.parent
+    whole = re.compile(rf"{re.escape(path.stem)}-\d{{5,}}-of-(\d{{5,}}){re.escape(path.suffix)}")
+    numbered = re.compile(r"(\d{5,})".join(re.escape(piece) for piece in path.name.split("{}")))
+    added, gone = pending(folder)
+    names = sorted(({entry.name for entry in os.scandir(folder)} | added) - gone) if folder.is_dir() else []
+    if "{}" in path.name:
+        numbers = ((name, match) for name in names if (match := numbered.fullmatch(name)))
+        return [], [folder / name for name, match in numbers if int(match[1]) >= total]
+    shards = ((name, match) for name in names if (match := whole.fullmatch(name)))
+    return [folder / name for name, match in shards if int(match[1]) != total], []
 
 
 def shard_path(target: str | os.PathLike[str], number: int, total: int) -> Path:

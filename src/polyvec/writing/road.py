@@ -18,7 +18,7 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.format import Format, Progress, WriteOptions
 from polyvec.core.sidecars import lacking, write_sidecars
-from polyvec.core.sinks import Sink, check_target
+from polyvec.core.sinks import Sink, Together, check_target
 from polyvec.writing.loss import SAMPLE_ROWS
 from polyvec.writing.readback import SIDE_ROWS, Expected, ReadBack, read_back
 from polyvec.writing.receipts import Receipt
@@ -43,6 +43,8 @@ class Writing:
     measure: bool = True
     chunk_rows: int | None = None
     progress: Progress | bool | None = None
+    together: Together | None = None  # the file appears when the others of this set do
+    working: bool = False  # a part of unfinished work, and no output
     own: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -187,7 +189,15 @@ def write_collection(
         sidecars = tuple(f"{Path(path).name} + {what}" for what in fitted.beside)
         return Receipt(os.fspath(path), format.name, collection.rows, collection.dim, 0, 0.0, path_of, None, sidecars,
                        tuple(fitted.dropped), notes, dry_run=True)  # fmt: skip
-    sink = Sink(path, inputs=inputs, overwrite=writing.overwrite, durable=writing.durable, sha256=writing.sha256)
+    sink = Sink(
+        path,
+        inputs=inputs,
+        overwrite=writing.overwrite,
+        durable=writing.durable,
+        sha256=writing.sha256,
+        together=writing.together,
+        working=writing.working,
+    )
     with sink:
         names, found = write_checked(
             sink, fitted, options, writing, fit(path, against, writing).collection if against else None
