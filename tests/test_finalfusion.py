@@ -144,14 +144,16 @@ def test_a_plain_format_is_written_as_finalfusion_with_its_norms(tmp_path: Path)
 
 
 def test_duplicates_are_an_error_that_says_how_to_go_on(tmp_path: Path) -> None:
-    pv.write(tmp_path / "d.fifu", vectors(3, 2), vocab=["a", "b", "a"], durable=False)
+    pv.write(tmp_path / "d.fifu", vectors(3, 2), vocab=["aa", "bb", "cc"], durable=False)
+    (tmp_path / "d.fifu").write_bytes((tmp_path / "d.fifu").read_bytes().replace(b"cc", b"aa"))
     with pytest.raises(Corrupt, match=r"stands twice.*duplicates='first'"):
-        finalfusion.load(tmp_path / "d.fifu").embedding("b")
+        finalfusion.load(tmp_path / "d.fifu").embedding("bb")
     with pytest.raises(Corrupt, match="word 2"):
         finalfusion.load(tmp_path / "d.fifu", mmap=False)
     model = finalfusion.load(tmp_path / "d.fifu", duplicates="first")
-    assert model.embedding("a").tobytes() == model.storage[0].tobytes()
-    pv.write(tmp_path / "d.txt", vectors(3, 2), vocab=["a", "b", "a"], durable=False)
+    assert model.embedding("aa").tobytes() == model.storage[0].tobytes()
+    assert [note for note in model.notes if "the first" in note and "'aa'" in note]
+    (tmp_path / "d.txt").write_text("a 1 2\nb 3 4\na 5 6\n")
     assert finalfusion.load(tmp_path / "d.txt").vocab.duplicates.tolist() == [2]
 
 
@@ -229,7 +231,7 @@ def test_a_file_without_words_is_named(tmp_path: Path) -> None:
 
 def test_a_large_matrix_is_read_whole_by_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = vectors(101, 7)
-    pv.write(tmp_path / "w.fifu", rows, durable=False)
+    pv.write(tmp_path / "w.fifu", rows, normalize=False, durable=False)
     monkeypatch.setattr("polyvec.core.files.PARALLEL_BYTES", 1)
     monkeypatch.setattr("polyvec.core.files.PARALLEL_PIECE", 100)
     model = finalfusion.load(tmp_path / "w.fifu", mmap=False)

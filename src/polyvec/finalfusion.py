@@ -24,13 +24,14 @@ from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn
 from polyvec.core.errors import Corrupt, FormatWarning, InputError, UnknownWord
+from polyvec.core.subwords import Composed, compose
 from polyvec.core.vocab import Vocab
 from polyvec.formats.finalfusion import FinalfusionCollection
 from polyvec.formats.words import unit_columns
 from polyvec.kernels import strings as tables
+from polyvec.kernels.lengths import unit_rows
 from polyvec.kernels.paths import default_threads
 from polyvec.kernels.rows import RowSearch
-from polyvec.kernels.subwords import Rows, sum_rows
 from polyvec.neighbors.codes import CodeSearch
 from polyvec.neighbors.storage import Storage
 from polyvec.verbs.convert import Receipt
@@ -90,7 +91,7 @@ class Embeddings:
             collection = _kept_open(unit_columns(collection), collection)
         assert collection.vocab is not None
         self._collection = collection
-        self._unique = unique
+        self._unique, self._checked = unique, False
         self.vocab: Vocab = collection.vocab
         self.metadata: dict[str, Any] = dict(collection.metadata)
         self.notes: list[str] = list(collection.notes)
@@ -108,8 +109,7 @@ class Embeddings:
         if not mmap:
             self._collection = self._in_memory(collection)
             self.vocab.duplicates  # noqa: B018  (made by now, or here)
-            if unique:
-                self._check_unique()
+            self._check_unique()
         self._search: RowSearch | CodeSearch | None = None
 
     def _in_memory(self, collection: Collection) -> Collection:
@@ -119,6 +119,7 @@ class Embeddings:
             columns["subwords"] = self.subword_storage.column("subwords")
         if self._norms is not None:
             columns["norms"] = ArrayColumn("norms", self._norms)
+            columns["norms"].lengths = True
         held = type(collection)(columns, vocab=self.vocab, metadata=self.metadata, notes=self.notes,
                                 format=collection.format, path=collection.path)  # fmt: skip
         if isinstance(held, FinalfusionCollection) and isinstance(collection, FinalfusionCollection):
@@ -169,18 +170,28 @@ class Embeddings:
     # -- looking up
 
     def _row(self, word: str) -> int:
-        if self._unique:
+        if not self._checked:
             self._check_unique()
         row = self.vocab.get(word)
         return -1 if row is None else row
 
     def _check_unique(self) -> None:
-        """A finalfusion file says each word once; the first look-up builds the index, which can tell."""
+        """A finalfusion file says each word once; the first look-up builds the index, which can tell.
+
+        Where repeated words are allowed a note says that the first is meant.
+        """
         again = self.vocab.duplicates
-        self._unique = False
+        self._checked = not (len(again) and self._unique)  # refused again where it was refused once
         if len(again):
             row = int(again[0])
             word = self.vocab[row]
+            if not self._unique:
+                first = self.vocab.index(word)
+                self.notes.append(
+                    f"{len(again)} rows repeat a word, such as {word!r} in rows {first} and {row}; "
+                    "look-ups give the first"
+                )
+                return
             raise Corrupt(
                 f"the word {word!r} stands twice", path=self._collection.path, field=f"word {row}",
                 offset=int(self.vocab.words.starts[row]), expected=f"once, in row {self.vocab.index(word)}",
@@ -192,9 +203,9 @@ class Embeddings:
         row = self._row(word)
         if row >= 0:
             return self.storage[row]
-        vectors, _, found = self._from_subwords([word])
-        if found[0]:
-            return vectors[0]
+        made = self._from_subwords([word])
+        if made.found[0]:
+            return made.vectors[0]
         if default is DEFAULT:
             raise UnknownWord(self._unknown(word))
         return default
@@ -204,7 +215,7 @@ class Embeddings:
     def embeddings(self, words: Sequence[str], *, default: Any = DEFAULT) -> NDArray[Any]:
         """The vectors of many words as a new array (words, dims); ``default`` fills the rows of unknown ones."""
         words = list(words)
-        if self._unique:
+        if not self._checked:
             self._check_unique()
         rows = self.vocab.indices(words)
         missing = np.flatnonzero(rows < 0)
@@ -215,7 +226,8 @@ class Embeddings:
         else:
             rows[missing] = rows[rows >= 0][0]  # any row: it is overwritten below
             result = self.storage.take(rows)
-        vectors, _, found = self._from_subwords([words[i] for i in missing])
+        made = self._from_subwords([words[i] for i in missing])
+        vectors, found = made.vectors, made.found
         if not found.all():
             if default is DEFAULT:
                 raise UnknownWord(self._unknown(words[int(missing[np.argmin(found)])]))
@@ -224,43 +236,37 @@ class Embeddings:
         return result
 
     def norm(self, word: str) -> float:
-        """The length a known word's vector had before it was made unit, or that of an unknown one's subword sum."""
+        """The length a known word's vector had before it was made unit, or that of an unknown one's subword sum.
+
+        The sum is what finalfusion's own tools tell; `polyvec words select` keeps the length of the mean, as fastText.
+        """
         row = self._row(word)
         if row >= 0:
             if self._norms is None:
                 raise InputError("the file holds no norms")
             return float(self._norms[row])
-        _, norms, found = self._from_subwords([word])
-        if not found[0]:
+        made = self._from_subwords([word])
+        if not made.found[0]:
             raise UnknownWord(self._unknown(word))
-        return float(norms[0])
+        return float(made.lengths[0])
 
     def _unknown(self, word: str) -> str:
         if self.vocab.subwords is None:
             return f"{word!r} is not in the vocabulary"
         return f"{word!r} is not in the vocabulary, and none of its n-grams is known"
 
-    def _from_subwords(self, words: list[str]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """Unit sums of the words' subword rows, their lengths, and which words have any row."""
-        subwords, storage = self.vocab.subwords, self.subword_storage
-        if subwords is None or storage is None:
-            empty = np.zeros((len(words), self.dims), np.float32)
-            return empty, np.zeros(len(words), np.float32), np.zeros(len(words), bool)
+    def _from_subwords(self, words: list[str]) -> Composed:
+        """What subwords give to the words."""
         try:
             table = tables.pack(words)
         except ValueError:  # a lone surrogate: no file can hold such a word
             table = tables.pack([word.encode("utf-8", "replace").decode() for word in words])
-        rows = subwords.lookup(table)
-        known = np.concatenate([[0], np.cumsum(rows.indices >= 0)])
-        found = known[rows.splits[1:]] > known[rows.splits[:-1]]
+        storage = self.subword_storage
+        if storage is None:
+            return compose(None, table, self.dims)
         if storage.matrix is not None:
-            vectors, norms = sum_rows(storage.floats(), rows)
-        else:
-            used, places = np.unique(rows.indices[rows.indices >= 0], return_inverse=True)
-            indices = np.full(len(rows.indices), -1, np.int64)
-            indices[rows.indices >= 0] = places.reshape(-1)
-            vectors, norms = sum_rows(np.ascontiguousarray(storage.take(used), np.float32), Rows(indices, rows.splits))
-        return vectors, norms, found
+            return compose(self.vocab.subwords, table, self.dims, matrix=storage.floats())
+        return compose(self.vocab.subwords, table, self.dims, take=storage.take)
 
     # -- searching
 
@@ -301,10 +307,7 @@ class Embeddings:
         ``include`` names those of the three that may be answers.
         """
         va, vb, vc = (np.asarray(self.embedding(word), np.float32) for word in (a, b, c))
-        vector = vb - va + vc
-        length = np.linalg.norm(vector)
-        if length > 0:
-            vector /= length
+        vector = _combined(va, vb, vc)
         return self.similar(vector, k, skip={a, b, c} - set(include), metric=metric)
 
     def _query(self, query: Any) -> Floats:
@@ -362,7 +365,7 @@ def accuracy(model: Embeddings, questions: Iterable[str], *, batch: int = 256) -
 
     def answer() -> None:
         vectors = model.embeddings([word for _, words in waiting for word in words[:3]]).reshape(len(waiting), 3, -1)
-        queries = vectors[:, 1] - vectors[:, 0] + vectors[:, 2]
+        queries = _combined(vectors[:, 0], vectors[:, 1], vectors[:, 2])
         found = model.similar_many(list(queries), 1, skip=[set(words[:3]) for _, words in waiting])
         for (name, words), hits in zip(waiting, found):
             counts[name][2] += bool(hits) and hits[0].word == words[3]
@@ -390,6 +393,12 @@ def accuracy(model: Embeddings, questions: Iterable[str], *, batch: int = 256) -
     if waiting:
         answer()
     return [Section(name, *values) for name, values in counts.items()]
+
+
+def _combined(a: Floats, b: Floats, c: Floats) -> Floats:
+    """b - a + c at unit length; added in float64, where neither huge nor tiny rows lose anything."""
+    unit, _ = unit_rows(b.astype(np.float64) - a + c if b.ndim == 2 else (b.astype(np.float64) - a + c)[None])
+    return unit if b.ndim == 2 else unit[0]
 
 
 def _kept_open(derived: Collection, original: Collection) -> Collection:

@@ -68,8 +68,8 @@ class TestFinalfusion(FormatSuite):
         metadata = {"name": "golden", "lr": 0.025, "flag": True, "args": {"ns": 5, "list": [1, 2]}, 'a "key"': "ü\n"}
         yield Sample("simple", embeddings(norms=True, metadata=metadata))
         yield Sample("bucket", embeddings(BucketIndexer(3, 6, 2), norms=True))
-        yield Sample("fasttext", embeddings(FastTextIndexer(2, 5, 5)))
-        yield Sample("explicit", embeddings(explicit()))
+        yield Sample("fasttext", embeddings(FastTextIndexer(2, 5, 5)), options={"normalize": False})
+        yield Sample("explicit", embeddings(explicit()), options={"normalize": False})
         yield Sample("floret", embeddings(FloretIndexer(2, 3, 4, 2, bow="‹"), words=[]))
         yield Sample("no words", embeddings(words=[]))
         yield Sample("quantized", quantized(projection=False, norms=False))
@@ -78,11 +78,12 @@ class TestFinalfusion(FormatSuite):
         )
         for name in ("i1", "u2", "f8"):
             rows = Collection.from_arrays(vectors(2, 2, np.dtype(name)), vocab=["a", "b"])
-            yield Sample(f"type {name}", rows)
+            yield Sample(f"type {name}", rows, options={"normalize": False})
         yield Sample("type i8, document", Collection.from_arrays(vectors(2, 2, np.int64), vocab=["a", "b"]),
-                     options={"dialect": "document"})  # fmt: skip
+                     options={"dialect": "document", "normalize": False})  # fmt: skip
         yield Sample("document", embeddings(norms=True, metadata={"x": 1}), options={"dialect": "document"})
-        yield Sample("document, bucket", embeddings(BucketIndexer(3, 6, 1)), options={"dialect": "document"})
+        yield Sample("document, bucket", embeddings(BucketIndexer(3, 6, 1)),
+                     options={"dialect": "document", "normalize": False})  # fmt: skip
         yield Sample("document, quantized", quantized(projection=True, norms=True), options={"dialect": "document"})
 
     def hostile_files(self, data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -234,7 +235,7 @@ def test_explicit_rows_with_gaps_are_numbered_by_first_appearance() -> None:
 @pytest.mark.parametrize("indexer", [None, BucketIndexer(3, 6, 2)])
 def test_the_document_dialect_is_what_the_document_says(indexer: Subwords | None, tmp_path: Path) -> None:
     collection = embeddings(indexer, words=["a", "bcd"])
-    pv.write(tmp_path / "d.fifu", collection, dialect="document", durable=False)
+    pv.write(tmp_path / "d.fifu", collection, dialect="document", normalize=False, durable=False)
     data = (tmp_path / "d.fifu").read_bytes()
     assert struct.unpack_from("<4sII2I", data) == (b"FiFu", 0, 2, 3 if indexer else 0, 1)
     vocab = struct.unpack_from("<IQ" + ("IIIQ" if indexer else "Q"), data, 20)
@@ -272,7 +273,7 @@ def test_a_document_matrix_with_both_flags_off_may_still_hold_both(tmp_path: Pat
 
 def test_half_floats_become_float32_exactly(tmp_path: Path) -> None:
     rows = vectors(4, 3, np.float16)
-    receipt = pv.write(tmp_path / "h.fifu", rows, vocab=list("abcd"), durable=False)
+    receipt = pv.write(tmp_path / "h.fifu", rows, vocab=list("abcd"), normalize=False, durable=False)
     assert receipt.loss.exact
     with pv.open(tmp_path / "h.fifu") as collection:
         assert collection.vectors.dtype == np.float32

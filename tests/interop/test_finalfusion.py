@@ -30,6 +30,7 @@ def embeddings(indexer: Subwords | None = None, *, dim: int = 6, norms: bool = T
         columns["subwords"] = ArrayColumn("subwords", rng.standard_normal((indexer.rows, dim)).astype(np.float32))
     if norms:
         columns["norms"] = ArrayColumn("norms", (1 + rng.random(len(WORDS))).astype(np.float32))
+        columns["norms"].lengths = True
     return Collection(columns, vocab=Vocab(WORDS, subwords=indexer), metadata={"lr": 0.5, "args": {"ns": 5}})
 
 

@@ -27,7 +27,7 @@ def command(
 
         $ polyvec analogy words.fifu Berlin Tübingen Zürich --k 3
     """
-    from polyvec.cli.similar import given_words, print_hits, require
+    from polyvec.cli.similar import given_words, print_hits, require, tell
     from polyvec.cli.terminal import print_json
     from polyvec.core.errors import InputError
     from polyvec.finalfusion import load
@@ -48,6 +48,7 @@ def command(
             a, b, c = triple
             kept = {word for letter, word in zip("abc", triple) if letter in letters}
             found.append(model.analogy(a, b, c, k, include=kept, metric=metric))
+        tell(model)
         if json:
             return print_json(
                 [

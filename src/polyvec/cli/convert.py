@@ -33,6 +33,7 @@ def command(
     sha256: flags.Sha256 = False,
     dim: flags.Dim = None,
     option: flags.Own = None,
+    duplicates: flags.Duplicates = None,
     report: flags.Report = None,
     json: flags.Json = False,
 ) -> None:
@@ -60,6 +61,7 @@ def command(
         "source_format": source_format, "lenient": lenient, "encoding": encoding, "format": to, "sidecar": sidecar,
         "overwrite": force, "dry_run": dry_run, "sha256": sha256, "progress": progress(json),
         **flags.own_options(option, dim),
+        **({} if duplicates is None else {"duplicates": duplicates}),
     }  # fmt: skip
     if queries is not None or truth is not None or distances is not None:
         from polyvec.verbs.bundle import convert_bundle

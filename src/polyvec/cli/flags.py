@@ -87,6 +87,10 @@ Title = Annotated[str | None, typer.Option("--title", help="The page's title; th
 RecordsFile = Annotated[
     str | None, typer.Option("--records", help="Records as JSONL, JSON, CSV, TSV or Parquet, one a row.")
 ]
+Duplicates = Annotated[
+    str | None,
+    typer.Option("--duplicates", help="Words that stand twice, in word formats: keep the first or last, or rename."),
+]
 Own = Annotated[
     list[str] | None,
     typer.Option(

@@ -24,6 +24,7 @@ def command(
     sha256: flags.Sha256 = False,
     dim: flags.Dim = None,
     option: flags.Own = None,
+    duplicates: flags.Duplicates = None,
     json: flags.Json = False,
 ) -> None:
     """Merge shards of one kind into one file. Sources are never touched, the output appears whole or not at all.
@@ -51,5 +52,6 @@ def command(
         sha256=sha256,
         progress=progress(json),
         **flags.own_options(option, dim),
+        **({} if duplicates is None else {"duplicates": duplicates}),
     )
     print_receipt(receipt, json=json)

@@ -35,6 +35,7 @@ def command(
         for word in asked:
             require(model, word)
         found = model.similar_many(asked, k, metric=metric)
+        tell(model)
         if json:
             return print_json(
                 [
@@ -72,6 +73,14 @@ def require(model: Any, word: str) -> None:
     except UnknownWord as error:
         near = model.vocab.near(word)
         raise UnknownWord(f"{error}; near spellings: {', '.join(near)}" if near else str(error)) from None
+
+
+def tell(model: Any) -> None:
+    """What is odd about the file, on standard error."""
+    from polyvec.cli.terminal import note
+
+    for line in model.notes:
+        note(line)
 
 
 def print_hits(hits: list[Any]) -> None:

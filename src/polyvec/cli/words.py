@@ -26,9 +26,12 @@ def select(
     ] = "-",
     strict: Annotated[bool, flags.strict("a word without a vector, which is left out otherwise")] = False,
     force: flags.Force = False,
+    option: flags.Own = None,
     json: flags.Json = False,
 ) -> None:
     """Keep the words of a list, in its order; unknown words get the vectors of their subwords.
+
+    Of words that stand more than once in the source the first is taken.
 
     Example:
 
@@ -49,7 +52,8 @@ def select(
             near = collection.vocab.near(missing[0])
             hint = f"; near spellings: {', '.join(near)}" if near else ""
             raise UnknownWord(f"{missing[0]!r} is not in the vocabulary, and {len(missing) - 1} more are not{hint}")
-        receipt = write_collection(target, chosen, gather({"overwrite": force}), inputs=[source])
+        writing = gather({"overwrite": force, **flags.own_options(option)})
+        receipt = write_collection(target, chosen, writing, inputs=[source])
     if missing:
         shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
         note(f"{len(missing)} words have no vector and are left out: {shown}")
@@ -81,6 +85,10 @@ def metadata(
     from polyvec.formats.finalfusion.toml import dump_toml
     from polyvec.verbs.convert import gather, write_collection
 
+    if toml is None and (target is not None or output is not None):
+        raise InputError(
+            f"{target or output} is named as an output, and nothing says what metadata to write; give --set FILE.toml"
+        )
     with formats.open(source) as collection:
         if toml is None:
             print_json(collection.metadata) if json else print(dump_toml(collection.metadata), end="")
@@ -108,12 +116,14 @@ def accuracy(
 
         $ polyvec words accuracy words.fifu questions.txt
     """
+    from polyvec.cli.similar import tell
     from polyvec.cli.terminal import print_json, table
     from polyvec.finalfusion import Section, load
     from polyvec.finalfusion import accuracy as answer
 
     with load(source, format=source_format, duplicates="first") as model:
         sections = answer(model, _lines(questions))
+        tell(model)
     total = Section(
         "total", sum(s.asked for s in sections), sum(s.skipped for s in sections), sum(s.correct for s in sections)
     )

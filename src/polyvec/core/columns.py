@@ -45,6 +45,7 @@ class Column:
     encoding: str
     derived: bool = False  # computed from the other columns; a copy of the file needs the others only
     forward: bool = False  # every row costs all before it
+    lengths: bool = False  # what the main column's rows were divided by: a row times its length is the value meant
 
     @property
     def rows(self) -> int:

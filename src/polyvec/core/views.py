@@ -25,6 +25,7 @@ class ConcatColumn(Column):
         self.dtype = columns[0].dtype
         encodings = {column.encoding for column in columns}
         self.encoding = encodings.pop() if len(encodings) == 1 else "mixed"
+        self.lengths = all(column.lengths for column in columns)
 
     @property
     def parallel(self) -> bool:
@@ -68,6 +69,7 @@ class RangeColumn(Column):
     def __init__(self, column: Column, start: int, stop: int | None = None) -> None:
         start, stop = bounds(start, stop, column.rows)
         self.name, self.dtype, self.encoding = column.name, column.dtype, column.encoding
+        self.lengths = column.lengths
         self._column = column
         self._start = start
         self.shape = (stop - start, *column.row_shape)
@@ -105,6 +107,7 @@ class TakeColumn(Column):
         if not isinstance(found, range) and found.ndim != 1:
             raise IndexError(f"rows are chosen by a flat list of numbers, not by an array of shape {found.shape}")
         self.name, self.dtype, self.encoding = column.name, column.dtype, column.encoding
+        self.lengths = column.lengths
         self._column = column
         self._indices = found
         self.shape = (len(found), *column.row_shape)

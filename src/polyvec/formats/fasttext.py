@@ -17,7 +17,7 @@ its n-grams' rows (``</s>`` has none); ``vectors`` gives it at unit length with 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,17 +31,18 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, LossyConversion, Truncated, Unsupported
 from polyvec.core.files import Source
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Cursor, Record, Span
 from polyvec.core.sinks import Sink
-from polyvec.core.subwords import MAX_N, FastTextIndexer
+from polyvec.core.subwords import MAX_N, FastTextIndexer, ngram_rows
 from polyvec.core.vocab import Vocab
+from polyvec.formats.spelling import check_words_too
 from polyvec.formats.word2vec import check_words
-from polyvec.formats.words import F32, float_rows, spelled, words_of
+from polyvec.formats.words import F32, float_rows, keep_lengths, prepare_plain, prepare_words, products, words_of
 from polyvec.kernels import strings as tables
 from polyvec.kernels.rows import scale_rows
 from polyvec.kernels.strings import Table
-from polyvec.kernels.subwords import Rows, sum_rows
+from polyvec.kernels.subwords import sum_rows
 
 MAGIC, VERSION = 793712314, 12
 ARGS = ("dim", "ws", "epoch", "min_count", "neg", "word_ngrams", "loss", "model", "bucket", "minn", "maxn")
@@ -51,7 +52,6 @@ COUNTS = Record("dictionary", size="i4", nwords="i4", nlabels="i4", ntokens="i8"
 MATRIX = Record("matrix", quantized="u1", rows="i8", cols="i8")
 LOSSES = ("HierarchicalSoftmax", "NegativeSampling", "Softmax")
 MODELS = ("CBOW", "SkipGram", "Supervised")
-EOS = b"</s>"
 ENTRY = 9  # count and type, after a word's zero
 # Metadata as finalfusion's tools name it, and where it stands in the arguments.
 KEYS = {"dims": "dim", "window_size": "ws", "epoch": "epoch", "min_count": "min_count", "ns": "neg",
@@ -78,7 +78,7 @@ class FastText(Format):
     title = "fastText model"
     suffixes = (".bin", ".fasttext")
     holds = Holds(many_columns=True, vocab=True, metadata=True, dtypes="float32")
-    options = ("spaces",)
+    options = ("spaces", "duplicates", "lengths")
     reading = ("lossy",)
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
@@ -102,6 +102,7 @@ class FastText(Format):
                 "subwords": FileColumn("subwords", source, [extent], row_shape=(dim,), encoding="raw", dtype=F32),
                 "norms": ReaderColumn("norms", (words,), F32, means.norms),
             }
+            columns["norms"].lengths = True
         else:
             extent = Extent(0, words, model.data, words * dim * 4, Raw(F32))
             columns = {"vectors": FileColumn("vectors", source, [extent], row_shape=(dim,), encoding="raw", dtype=F32)}
@@ -112,22 +113,40 @@ class FastText(Format):
         return suffix == ".fasttext" or (isinstance(subwords, FastTextIndexer) and "subwords" in collection.columns)
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
+        if "subwords" not in collection.columns:  # then fastText's rows are the vectors themselves
+            collection, dropped = prepare_plain(collection, own, "fastText", forbidden=b"\0")
+            others = [name for name in collection.columns if name != collection.main]
+            if others:
+                raise LossyConversion(
+                    f"fastText without subwords holds word rows only, and the source also has {', '.join(others)}; "
+                    f"leave them out with --column {collection.main} (column=)"
+                )
+            return collection, dropped
+        collection = keep_lengths(collection, own, "fastText")
         others = [n for n in collection.columns if n != collection.main and n not in ("norms", "subwords")]
         if others:
             raise LossyConversion(f"fastText holds word rows, subword rows and norms, and the source also has "
                                   f"{', '.join(others)}; choose one column with --column (column=)")  # fmt: skip
         subwords = collection.vocab.subwords if collection.vocab is not None else None
-        if "subwords" in collection.columns and not isinstance(subwords, FastTextIndexer):
+        if not isinstance(subwords, FastTextIndexer):
             kind = subwords.kind if subwords is not None else "no"
             raise LossyConversion(f"fastText hashes n-grams its own way and cannot hold {kind} subwords; write .fifu")
-        return collection, []
+        return prepare_words(collection, own, "fastText", forbidden=b"\0")
+
+    def compared(self, given: Collection, written: Collection) -> tuple[Column, Column]:
+        """Rows at their lengths: fastText's rows are read as unit vectors and norms, whatever they were."""
+        if "norms" not in written.columns:
+            return given.vectors, written.vectors
+        before = products(given.vectors, given["norms"]) if "norms" in given.columns else given.vectors
+        return before, products(written.vectors, written["norms"])
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
         return "raw float32"
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        strings = spelled(words_of(collection), forbidden=b"\0", ends=b"\0", name="fastText",
-                          replace=options.own.get("spaces"))  # fmt: skip
+        strings = words_of(collection)
+        if collection.dim < 1:
+            raise LossyConversion("rows of no values cannot stand in a fastText model; write .npy")
         subwords = collection.columns.get("subwords")
         indexer = collection.vocab.subwords if collection.vocab is not None and subwords is not None else None
         if indexer is not None and not isinstance(indexer, FastTextIndexer):
@@ -146,6 +165,10 @@ class FastText(Format):
         if subwords is not None:
             write_rows(sink, subwords, Raw(F32), WriteOptions(chunk_rows=options.chunk_rows))
         sink.write(MATRIX.pack({"quantized": 0, "rows": 0, "cols": dim}))  # no output layer: nothing to train further
+
+    def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
+        with self.open(source, variant=variant) as collection:
+            yield from check_words_too(collection)
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         model = read_model(source)
@@ -171,7 +194,7 @@ class _Means:
 
     def vectors(self, start: int, stop: int) -> Array:
         """Unit rows start to stop."""
-        rows, _ = _ngrams(self._indexer, self._words.slice(start, stop))
+        rows = ngram_rows(self._indexer, self._words.slice(start, stop))
         rows.indices[rows.indices >= 0] += len(self._words)
         sums, norms = sum_rows(self._matrix, rows, own=np.arange(start, stop), mean=True, normalize=True)
         self._norms[start:stop] = norms
@@ -182,17 +205,6 @@ class _Means:
         if (self._norms[start:stop] < 0).any():
             self.vectors(start, stop)
         return self._norms[start:stop].copy()
-
-
-def _ngrams(indexer: FastTextIndexer, words: Table) -> tuple[Rows, NDArray[np.int64]]:
-    """The n-gram rows of words, and how many each has. fastText gives the end-of-sentence word none."""
-    rows = indexer.lookup(words)
-    counts = np.diff(rows.splits)
-    for row in np.flatnonzero(words.stops - words.starts == len(EOS)):
-        if words[int(row)] == EOS:
-            rows[int(row)][:] = -1
-            counts[row] = 0
-    return rows, counts
 
 
 def read_model(source: Source) -> Model:
@@ -304,8 +316,10 @@ def _write_words(
         if norms is not None:
             scale_rows(rows, np.ascontiguousarray(norms[start:stop], np.float32))
         if indexer is not None and matrix is not None:
-            found, counts = _ngrams(indexer, table.slice(start, stop))
+            found = ngram_rows(indexer, table.slice(start, stop))
             sums, _ = sum_rows(matrix, found, normalize=False)
+            there = np.concatenate([[0], np.cumsum(found.indices >= 0)])
+            counts = there[found.splits[1:]] - there[found.splits[:-1]]
             rows *= (counts + 1).astype(np.float32)[:, None]
             rows -= sums
         sink.write(rows)

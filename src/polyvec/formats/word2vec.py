@@ -20,18 +20,20 @@ from numpy.typing import NDArray
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Raw, rows_per_block
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ReaderColumn
-from polyvec.core.errors import Corrupt, Truncated
+from polyvec.core.errors import Corrupt, LossyConversion, Truncated
 from polyvec.core.files import Source
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
 from polyvec.core.vocab import Strings, Vocab
-from polyvec.formats.words import F32, blocks_of, prepare_plain, spelled, words_of
+from polyvec.formats.spelling import check_words_too
+from polyvec.formats.words import F32, blocks_of, prepare_plain, words_of
 from polyvec.kernels import strings as tables
 from polyvec.kernels.rows import take_rows
 
 COUNTS = re.compile(rb"(\d{1,19})[ \t]+(\d{1,9})[ \t]*\r?\n")
 SPACE = 32
+LONG_HEAD = 4096  # what formats are recognised by
 
 
 class Word2Vec(Format):
@@ -42,7 +44,7 @@ class Word2Vec(Format):
     suffixes = (".bin", ".w2v")
     aliases = {"w2v": "", "bin": ""}  # noqa: RUF012
     holds = Holds(vocab=True, dtypes="float32")
-    options = ("unnormalize", "subwords", "spaces")
+    options = ("unnormalize", "subwords", "spaces", "duplicates", "lengths")
     reading = ("lossy",)
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
@@ -88,20 +90,31 @@ class Word2Vec(Format):
                           vocab=Vocab(strings), notes=notes)  # fmt: skip
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
-        return prepare_plain(collection, own, "word2vec binary")
+        return prepare_plain(collection, own, "word2vec binary", forbidden=b" \n")
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
         return "raw float32"
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        strings = spelled(words_of(collection), forbidden=b" \n", ends=b"\n", name="word2vec binary",
-                          replace=options.own.get("spaces"))  # fmt: skip
-        table = strings.table
-        sink.write(f"{collection.rows} {collection.dim}\n".encode())
+        if collection.dim < 1:
+            raise LossyConversion("rows of no values cannot stand in a word2vec file; write .npy")
+        table = words_of(collection).table
+        counts = f"{collection.rows} {collection.dim}\n".encode()
+        sink.write(counts)
         for start, stop, rows in blocks_of(collection):
-            sink.write(tables.weave_rows(table.slice(start, stop), rows.view(np.uint8), middle=b" ", tail=b"\n"))
+            woven = tables.weave_rows(table.slice(start, stop), rows.view(np.uint8), middle=b" ", tail=b"\n")
+            if not start and not fits((counts + woven[:LONG_HEAD])[:LONG_HEAD], len(counts), collection.dim):
+                raise LossyConversion(
+                    "the first row's bytes read as the text of numbers, so that the file would be taken for text; put "
+                    "another row first, or write .vec"
+                )
+            sink.write(woven)
             if options.progress:
                 options.progress(stop, collection.rows)
+
+    def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
+        with self.open(source, variant=variant) as collection:
+            yield from check_words_too(collection)
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         counts = read_counts(source.read_at(0, 64))
@@ -145,12 +158,12 @@ def read_counts(head: bytes) -> tuple[int, int, int] | None:
 
 def fits(head: bytes, start: int, dim: int) -> bool:
     """Whether the first row is a word and then bytes that are not the text of `dim` numbers."""
-    space = head.find(b" ", start, start + 1024)
+    space = head.find(b" ", start)
     if dim < 1 or space <= start:
-        return len(head) == start  # no rows at all
-    line = head[space + 1 : space + 1 + 4 * dim].split(b"\n")[0]
-    numbers = line.split()
-    return not numbers or not all(_is_number(number) for number in numbers[:8])
+        # No rows at all, or a word as long as the head.
+        return dim >= 1 and (len(head) == start or (space < 0 and len(head) >= LONG_HEAD and b"\n" not in head[start:]))
+    numbers = head[space + 1 :].split(b"\n")[0].split()[: min(8, dim)]
+    return not numbers or not all(_is_number(number) for number in numbers)
 
 
 def _is_number(text: bytes) -> bool:

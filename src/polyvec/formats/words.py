@@ -1,4 +1,8 @@
-"""What the word formats share: unit rows with norms, norms folded back in, words a format can spell. Not a format."""
+"""What the word formats share: unit rows with their lengths apart, and both folded into one again. Not a format.
+
+Only what a source says are lengths (`Column.lengths`: finalfusion's norms, fastText's) are multiplied into rows; another
+column that happens to be called norms is a column like any other.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,17 @@ import numpy as np
 from polyvec.core.blocks import Array, cast
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
-from polyvec.core.errors import LossyConversion
+from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.vocab import Strings
-from polyvec.kernels import strings as tables
-from polyvec.kernels.rows import row_norms, scale_rows
+from polyvec.formats.spelling import spelled, unique_words, with_vocab, words_of
+from polyvec.kernels.lengths import unit_rows
+from polyvec.kernels.rows import scale_rows
+
+__all__ = ["F32", "blocks_of", "float_rows", "prepare_plain", "prepare_words", "words_of"]
 
 F32 = np.dtype("<f4")
+NORMS = "norms"
+SUBWORDS = "subwords"
 
 
 def float_rows(column: Column, start: int, stop: int) -> Array:
@@ -24,114 +33,166 @@ def float_rows(column: Column, start: int, stop: int) -> Array:
     return np.array(rows, F32, order="C")
 
 
+class UnitRows(ReaderColumn):
+    """Rows of another column at unit length, in float32; `original` is that column. Lengths are kept once known."""
+
+    def __init__(self, original: Column) -> None:
+        super().__init__(original.name, original.shape, F32, self.unit)
+        self.original = original
+        self._lengths = np.full(original.rows, -1, np.float32)
+
+    def lengths_between(self, start: int, stop: int) -> Array:
+        """The lengths that rows start to stop had."""
+        if (self._lengths[start:stop] < 0).any():
+            self.unit(start, stop)
+        return self._lengths[start:stop].copy()
+
+    def unit(self, start: int, stop: int) -> Array:
+        """Unit rows start to stop."""
+        rows = self.original[start:stop]
+        if rows.dtype.kind in "fV" and rows.dtype.itemsize <= 4:
+            rows = np.array(cast(rows, F32), F32, order="C")
+        else:  # whole numbers, and floats of a wider range: their squares need more
+            rows = rows.astype(np.float64)
+        unit, exact = unit_rows(rows)
+        with np.errstate(over="ignore", under="ignore"):
+            lengths = exact.astype(np.float32)
+        bad = np.flatnonzero(np.isinf(lengths) | ((lengths == 0) & (exact > 0)))
+        if len(bad):
+            row = start + int(bad[0])
+            raise LossyConversion(
+                f"the length of row {row} ({exact[bad[0]]:.3g}) is beyond float32, in which norms are kept; scale the "
+                "rows, or write them as they are with --option normalize=false (normalize=False)"
+            )
+        self._lengths[start:stop] = lengths
+        return unit
+
+
 def unit_columns(collection: Collection) -> Collection:
     """The same words with rows of unit length, and their lengths as the column ``norms``."""
-    column = collection.vectors
-
-    def unit(start: int, stop: int) -> Array:
-        rows = float_rows(column, start, stop)
-        scale_rows(rows, row_norms(rows), inverse=True)
-        return rows
-
-    norms = ReaderColumn("norms", (column.rows,), F32, lambda start, stop: row_norms(float_rows(column, start, stop)))
-    columns = {
-        **collection.columns,
-        collection.main: ReaderColumn(column.name, column.shape, F32, unit),
-        "norms": norms,
-    }
-    return _replaced(collection, columns)
+    unit = UnitRows(collection.vectors)
+    lengths = ReaderColumn(NORMS, (unit.rows,), F32, unit.lengths_between)
+    lengths.lengths = True
+    return with_columns(collection, {**collection.columns, collection.main: unit, NORMS: lengths})
 
 
-def fold_norms(collection: Collection) -> Collection:
-    """The same words with each row times its norm, and without the column ``norms``."""
-    column, norms = collection.vectors, collection["norms"]
+def lengths_of(collection: Collection) -> str | None:
+    """The column of the lengths that the main column's rows were divided by, where the source says so."""
+    for name, column in collection.columns.items():
+        if column.lengths and name != collection.main and column.shape == (collection.rows,):
+            return name
+    return None
+
+
+def with_lengths(collection: Collection, own: Mapping[str, Any]) -> Collection:
+    """The collection with its lengths marked: those the source knows as such, or the column ``lengths`` names."""
+    asked = own.get("lengths")
+    if asked is None:
+        return collection
+    if asked not in collection.columns or collection[asked].shape != (collection.rows,) or asked == collection.main:
+        there = ", ".join(n for n, c in collection.columns.items() if c.shape == (collection.rows,)) or "none"
+        raise InputError(f"lengths={asked!r} names no column of one value a row; there are {there}")
+    column = collection[asked]
+    marked = ReaderColumn(NORMS, column.shape, F32, lambda start, stop: float_rows(column, start, stop))
+    marked.lengths = True
+    columns = {name: c for name, c in collection.columns.items() if name != asked and not c.lengths}
+    return with_columns(collection, {**columns, NORMS: marked})
+
+
+def fold_lengths(collection: Collection, name: str) -> Collection:
+    """The same words with each row times its length, and without the column of lengths."""
+    columns = {other: c for other, c in collection.columns.items() if other != name}
+    columns[collection.main] = folded(collection.vectors, collection[name])
+    return with_columns(collection, columns)
+
+
+def folded(column: Column, lengths: Column) -> Column:
+    """Each row times its length, as float32."""
 
     def scaled(start: int, stop: int) -> Array:
-        return scale_rows(float_rows(column, start, stop), np.ascontiguousarray(norms[start:stop], np.float32))
+        return scale_rows(float_rows(column, start, stop), np.ascontiguousarray(lengths[start:stop], np.float32))
 
-    columns = {name: c for name, c in collection.columns.items() if name != "norms"}
-    columns[collection.main] = ReaderColumn(column.name, column.shape, F32, scaled)
-    return _replaced(collection, columns)
+    return ReaderColumn(column.name, column.shape, F32, scaled)
 
 
-def _replaced(collection: Collection, columns: Mapping[str, Column]) -> Collection:
+def products(column: Column, lengths: Column) -> Column:
+    """Each row times its length in float64, which is exact: what a receipt compares with the rows that were given."""
+
+    def scaled(start: int, stop: int) -> Array:
+        rows = np.asarray(column[start:stop], np.float64)
+        return np.asarray(rows * np.asarray(lengths[start:stop], np.float64)[:, None])
+
+    return ReaderColumn(column.name, column.shape, np.dtype("<f8"), scaled)
+
+
+def with_columns(collection: Collection, columns: Mapping[str, Column]) -> Collection:
+    """The same collection with other columns."""
     return Collection(
-        columns, main=collection.main, vocab=collection.vocab, records=collection.records, ids=collection.ids,
-        metadata=collection.metadata, format=collection.format, path=collection.path, notes=collection.notes,
-    )  # fmt: skip
+        columns,
+        main=collection.main,
+        vocab=collection.vocab,
+        records=collection.records,
+        ids=collection.ids,
+        metadata=collection.metadata,
+        format=collection.format,
+        path=collection.path,
+        notes=collection.notes,
+    )
 
 
-def prepare_plain(collection: Collection, own: Mapping[str, Any], name: str) -> tuple[Collection, list[str]]:
-    """For formats of one row a word: norms folded in (``unnormalize=False`` drops them), subwords refused."""
-    dropped: list[str] = []
-    if "subwords" in collection.columns:
+def prepare_plain(
+    collection: Collection, own: Mapping[str, Any], name: str, *, forbidden: bytes, ends: bytes = b""
+) -> tuple[Collection, list[str]]:
+    """For formats of one row a word: words spelled, lengths folded in (``unnormalize=False`` drops them), subwords
+    refused."""
+    collection, dropped = prepare_words(with_lengths(collection, own), own, name, forbidden=forbidden, ends=ends)
+    subwords = collection.vocab.subwords if collection.vocab is not None else None
+    if SUBWORDS in collection.columns and subwords is not None:
         if own.get("subwords") != "drop":
-            shape = "x".join(map(str, collection["subwords"].shape))
-            raise LossyConversion(f"{name} has no place for the subword rows ({shape}); leave them out with "
-                                  "--option subwords=drop (subwords='drop'), or write .fifu")  # fmt: skip
-        columns = {n: c for n, c in collection.columns.items() if n != "subwords"}
-        collection, dropped = _replaced(collection, columns), ["subwords"]
-    if "norms" in collection.columns and collection["norms"].shape == (collection.rows,):
-        if own.get("unnormalize", True):
-            collection = fold_norms(collection)
-        else:
-            columns = {n: c for n, c in collection.columns.items() if n != "norms"}
-            collection, dropped = _replaced(collection, columns), [*dropped, "norms"]
-    return collection, dropped
+            shape = "x".join(map(str, collection[SUBWORDS].shape))
+            raise LossyConversion(
+                f"{name} has no place for the subword rows ({shape}); leave them out with "
+                "--option subwords=drop (subwords='drop'), or write .fifu"
+            )
+        collection = with_columns(collection, {n: c for n, c in collection.columns.items() if n != SUBWORDS})
+        dropped = [*dropped, SUBWORDS]
+    lengths = lengths_of(collection)
+    if lengths is None:
+        return collection, dropped
+    if own.get("unnormalize", True):
+        return fold_lengths(collection, lengths), dropped
+    columns = {n: c for n, c in collection.columns.items() if n != lengths}
+    return with_columns(collection, columns), [*dropped, lengths]
 
 
-def words_of(collection: Collection) -> Strings:
-    """The words; row numbers where there are none, because the format needs one a row."""
-    if collection.vocab is not None:
-        return collection.vocab.words
-    if isinstance(collection.ids, Strings):
-        return collection.ids
-    return Strings.from_words([str(row) for row in range(collection.rows)])
+def prepare_words(
+    collection: Collection, own: Mapping[str, Any], name: str, *, forbidden: bytes = b"", ends: bytes = b""
+) -> tuple[Collection, list[str]]:
+    """The collection with words that the format can hold: each once, spelled so that they read back."""
+    collection, dropped = unique_words(collection, own, name)
+    if collection.vocab is None and not isinstance(collection.ids, Strings):
+        return collection, dropped  # row numbers: each once, and easily spelled
+    strings = words_of(collection)
+    fine = spelled(strings, name=name, forbidden=forbidden, ends=ends, replace=own.get("spaces"))
+    return (collection if fine is strings else with_vocab(collection, fine)), dropped
 
 
-def spelled(strings: Strings, *, forbidden: bytes, ends: bytes, name: str, replace: str | None) -> Strings:
-    """The words as a format can spell them: none empty, none with a forbidden byte or one of ``ends`` at its end.
+def keep_lengths(collection: Collection, own: Mapping[str, Any], name: str) -> Collection:
+    """For formats with norms of their own: the lengths as the column ``norms``, and nothing else under that name.
 
-    ``replace`` stands for each such byte; without it the first such word is a `LossyConversion`.
+    A collection made in memory says what it means by the name; a file's column of that name may be anything.
     """
-    table = strings.table
-    empty = np.flatnonzero(table.starts == table.stops)
-    if len(empty):
-        raise LossyConversion(f"the word of row {int(empty[0])} is empty, which {name} cannot hold; remove or name it")
-    bad = _rows_with(table, np.frombuffer(forbidden, np.uint8))
-    if len(table):
-        last = table.data[table.stops - 1]
-        bad = np.union1d(bad, np.flatnonzero(np.isin(last, np.frombuffer(ends, np.uint8))))
-    if not len(bad):
-        return strings
-    if replace is None:
-        row = int(bad[0])
-        raise LossyConversion(f"the word {strings[row]!r} of row {row} holds a blank or line break that "
-                              f"{name} cannot hold; replace it with --option spaces=_ (spaces='_')")  # fmt: skip
-    wanted = replace.encode()
-    fixed = []
-    for row in bad:
-        word = strings.raw(int(row))
-        for byte in set(forbidden + ends):
-            word = word.replace(bytes([byte]), wanted)
-        fixed.append(word)
-    packed = tables.pack(fixed)
-    starts, stops = table.starts.copy(), table.stops.copy()
-    starts[bad], stops[bad] = packed.starts + len(table.data), packed.stops + len(table.data)
-    return Strings(np.concatenate([table.data, packed.data]), starts, stops, label=strings.label)
-
-
-def _rows_with(table: tables.Table, marks: Array) -> Array:
-    """The rows whose word holds one of the marked bytes."""
-    found = []
-    for start in range(0, len(table), 1 << 16):
-        piece = table.slice(start, start + (1 << 16))
-        joined = tables.join(piece)
-        places = np.flatnonzero(np.isin(joined, marks)) if len(joined) else np.empty(0, np.int64)
-        if len(places):
-            ends = np.cumsum(piece.stops - piece.starts)
-            found.append(start + np.unique(np.searchsorted(ends, places, side="right")))
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    collection = with_lengths(collection, own)
+    lengths = lengths_of(collection)
+    if lengths not in (None, NORMS):
+        columns = {n: c for n, c in collection.columns.items() if n not in (lengths, NORMS)}
+        return with_columns(collection, {**columns, NORMS: collection[str(lengths)]})
+    if lengths is None and NORMS in collection.columns and collection.main != NORMS and collection.format != "memory":
+        raise LossyConversion(
+            f"the source's column norms may be anything, and {name} would take it for the lengths of the rows; say so "
+            f"with --option lengths=norms (lengths='norms'), or leave it out with --column {collection.main} (column=)"
+        )
+    return collection
 
 
 def blocks_of(collection: Collection, rows: int = 8192) -> Iterator[tuple[int, int, Array]]:

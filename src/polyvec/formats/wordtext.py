@@ -6,11 +6,13 @@
     word ' ' v1 ' ' v2 ... ' ' vcols '\\n'    UTF-8; the word is all that stands before the last cols fields
 
 So a word may hold spaces. Numbers are rounded once to float32, and written as the shortest text that reads back.
+Without counts cols is what most lines of a sample have, and a line that has fewer or more is an error that names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,18 +20,24 @@ import numpy as np
 from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ReaderColumn
-from polyvec.core.errors import Corrupt, Truncated
+from polyvec.core.errors import Corrupt, LossyConversion, Truncated
 from polyvec.core.files import Source
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
-from polyvec.core.vocab import Vocab
+from polyvec.core.vocab import Strings, Vocab
+from polyvec.formats.spelling import check_words_too, rows_with, shown
 from polyvec.formats.word2vec import check_words, read_counts
-from polyvec.formats.words import F32, blocks_of, prepare_plain, spelled, words_of
+from polyvec.formats.words import F32, blocks_of, prepare_plain, words_of
 from polyvec.kernels import strings as tables
+from polyvec.kernels.strings import Bytes
 
-SAMPLE_BYTES = 1 << 20
-BLANK_ENDS = b" \t\r\v\f"
+HEAD_BYTES = 4096  # what a format is recognised by
+SAMPLE_BYTES = 1 << 20  # looked at for the dimension, and as much again spread over the rest
+WINDOWS, WINDOW_BYTES = 16, 1 << 16
+HEAD_LINES, WINDOW_LINES = 200, 50
+BLANKS = tables.BLANKS
+PLAIN, DIMS = "plain", "dims"
 
 
 class WordText(Format):
@@ -40,46 +48,61 @@ class WordText(Format):
     suffixes = (".txt", ".glove", ".vec", ".text")
     aliases = {"txt": "plain", "glove": "plain", "text": "plain", "vec": "dims", "textdims": "dims"}  # noqa: RUF012
     holds = Holds(vocab=True, dtypes="float32")
-    options = ("unnormalize", "subwords", "spaces")
-    reading = ("lossy",)
+    options = ("unnormalize", "subwords", "spaces", "duplicates", "lengths")
+    reading = ("lossy", "dim")
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        variant = _variant(head, whole=size <= len(head))
+        named = suffix in self.suffixes
+        variant = _variant(head, whole=size <= len(head), strict=not named)
         if variant is None:
             return []
-        what = "lines of a word and numbers" + (", after their counts" if variant == "dims" else "")
-        return [Match(Confidence.NAMED if suffix in self.suffixes else Confidence.FITS, what, variant)]
+        what = "lines of a word and numbers" + (", after their counts" if variant == DIMS else "")
+        return [Match(Confidence.NAMED if named else Confidence.FITS, what, variant)]
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         head = source.read_at(0, SAMPLE_BYTES)
-        kind = variant if variant in ("plain", "dims") else (_variant(head, whole=source.size <= len(head)) or "plain")
-        rows, start = None, 0
-        if kind == "dims":
+        whole = source.size <= len(head)
+        kind = variant if variant in (PLAIN, DIMS) else (_variant(head, whole=whole) or PLAIN)
+        rows, start, notes = None, 0, []
+        usual = _usual([_numbers(fields) for fields in _sample(source, head)])
+        if kind == DIMS:
             counts = read_counts(head[:64])
             if counts is None:
                 raise Corrupt("the first line does not hold two counts", offset=0, field="rows, cols",
                               expected="'rows cols' and a line break", found=repr(head[:24]))  # fmt: skip
             rows, dim, start = counts
+            if own.get("dim") not in (None, dim):
+                raise Corrupt(f"the first line says {dim} values a row, and {own['dim']} were asked for", offset=0,
+                              field="cols", remedy="leave out --dim")  # fmt: skip
+            if dim < usual:
+                notes.append(
+                    f"most lines hold {usual} numbers and the first one says {dim}: those before the last "
+                    f"{dim} are taken for parts of the words"
+                )
         else:
-            dim = _dimension(head, whole=source.size <= len(head))
+            dim = usual if own.get("dim") is None else int(own["dim"])
         if dim < 1:
             raise Corrupt("the first line holds no numbers", offset=0, field="line 1", expected="a word and numbers",
                           found=repr(head[:40]))  # fmt: skip
         data = source.view(0, source.size)
         limit = 2**62 if rows is None else rows
         lines = tables.scan_text(data, start=start, stop=source.size, count=limit, dim=dim)
-        number, notes = len(lines.strings) + 1, []
         if lines.fields >= 0:
-            raise Corrupt(f"line {number + (kind == 'dims')} has too few fields", offset=lines.end,
-                          field=f"line {number}", expected=f"a word and {dim} numbers",
-                          found=f"{lines.fields} fields")  # fmt: skip
+            problem = _short_line(data, lines.end, dim, counted=kind == DIMS)
+            if not lenient or not _is_last(data, lines.end):
+                raise problem
+            if rows is None:
+                notes.append(f"the last line is cut short and left out: {problem}")
         if rows is not None and len(lines.strings) < rows:
             if not lenient:
                 raise Truncated(f"the first line promises {rows} rows", offset=lines.end, field="rows", expected=rows,
                                 found=len(lines.strings), remedy="take those that exist with --lenient")  # fmt: skip
             notes.append(f"the file is cut short: {len(lines.strings)} of {rows} rows exist and are read")
-        if rows is not None and data[lines.end :].size and data[lines.end :].tobytes().strip():
+        if rows is not None and not _is_blank(data, lines.end):
             notes.append(f"lines after the {rows} that the first one promises, from byte {lines.end} on, are ignored")
+        guessed = kind == PLAIN and own.get("dim") is None
+        if guessed and (note := _long_lines(data, lines.strings, dim, lenient=lenient)):
+            notes.append(note)
         numbers = lines.numbers
 
         def read(first: int, last: int) -> Array:
@@ -87,8 +110,13 @@ class WordText(Format):
             bad = tables.parse_rows(data, stop=source.size, numbers=numbers[first:last], out=out)
             if bad >= 0:
                 row = first + bad // dim
-                raise Corrupt(f"value {bad % dim} of row {row} is not a number", path=source.label,
-                              offset=int(numbers[row]), field=f"row {row}")  # fmt: skip
+                raise Corrupt(
+                    f"value {bad % dim} of row {row} is not a number",
+                    path=source.label,
+                    offset=int(numbers[row]),
+                    field=f"line {_line_number(data, int(numbers[row]))}",
+                    expected=f"a word and {dim} numbers",
+                )
             return out
 
         strings = check_words(lines.strings, source, lossy=bool(own.get("lossy", lenient)))
@@ -96,21 +124,35 @@ class WordText(Format):
                           vocab=Vocab(strings), notes=notes)  # fmt: skip
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
-        return prepare_plain(collection, own, "a text embedding")
+        return prepare_plain(collection, own, "a text embedding", forbidden=b"\0\n\r", ends=BLANKS)
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
         return "raw float32 as text"
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        strings = spelled(words_of(collection), forbidden=b"\n", ends=BLANK_ENDS, name="a text embedding",
-                          replace=options.own.get("spaces"))  # fmt: skip
+        strings = words_of(collection)
+        counts = f"{collection.rows} {collection.dim}\n".encode() if options.variant == DIMS else b""
+        _refuse(collection, strings, counted=bool(counts))
         table = strings.table
-        if options.variant == "dims":
-            sink.write(f"{collection.rows} {collection.dim}\n".encode())
+        sink.write(counts)
         for start, stop, rows in blocks_of(collection):
-            sink.write(tables.format_rows(table.slice(start, stop), rows))
+            text = tables.format_rows(table.slice(start, stop), rows)
+            if not start:
+                head, size = counts + text[:HEAD_BYTES], len(counts) + len(text)
+                whole = stop == collection.rows and size <= HEAD_BYTES
+                if _variant(head[:HEAD_BYTES], whole=whole, strict=False) != (DIMS if counts else PLAIN):
+                    raise LossyConversion(
+                        f"the word {shown(strings[0])} of row 0 is {len(strings.raw(0)):,} bytes long, and text "
+                        f"embeddings are recognised by their first {HEAD_BYTES:,}; shorten it, put another row first, "
+                        "or write .fifu"
+                    )
+            sink.write(text)
             if options.progress:
                 options.progress(stop, collection.rows)
+
+    def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
+        with self.open(source, variant=variant) as collection:
+            yield from check_words_too(collection)
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         counts = read_counts(source.read_at(0, 64)) if variant == "dims" else None
@@ -119,11 +161,48 @@ class WordText(Format):
         return [*spans, Span(start, source.size - start, "lines", "word and numbers")]
 
 
+def _refuse(collection: Collection, strings: Strings, *, counted: bool) -> None:
+    """`LossyConversion` for what reads back as something else: where nothing states the dimension, words that end in
+    a number, rows of one value, no rows."""
+    if collection.dim < 1:
+        raise LossyConversion("rows of no values cannot stand in a text embedding; write .npy")
+    if counted:
+        return
+    if not collection.rows or collection.dim == 1:
+        what = "no rows" if not collection.rows else "one dimension"
+        raise LossyConversion(
+            f"text of {what} does not tell its dimension; write .vec (--to textdims), whose first line does"
+        )
+    table = strings.table
+    for row in rows_with(table, BLANKS).tolist():
+        if _numbers(table[row].split()):
+            raise LossyConversion(
+                f"the word {shown(strings[row])} of row {row} ends in a number, which plain text cannot tell from its "
+                "values; write .vec (--to textdims), whose first line states the dimension, or replace the space with "
+                "--option spaces=_ (spaces='_')"
+            )
+
+
+# -- how many numbers a line has
+
+
+def _sample(source: Source, head: bytes) -> list[list[bytes]]:
+    """The fields of lines at the beginning and spread over the file: an odd head does not speak for the rest."""
+    whole = source.size <= len(head)
+    lines = _lines(head, whole=whole)
+    if read_counts(head[:64]) is not None:
+        lines = lines[1:]
+    for place in np.linspace(len(head), source.size - WINDOW_BYTES, WINDOWS).astype(np.int64) if not whole else ():
+        window = source.read_at(int(place), WINDOW_BYTES)
+        lines += [fields for line in window.split(b"\n")[1:-1][:WINDOW_LINES] if (fields := line.split())]
+    return lines
+
+
 def _lines(head: bytes, *, whole: bool) -> list[list[bytes]]:
     """The fields of the head's lines; a line that the head cuts loses its last field."""
     lines = head.split(b"\n")
     cut = lines.pop()
-    fields = [found for line in lines[:200] if (found := line.split())]
+    fields = [found for line in lines[:HEAD_LINES] if (found := line.split())]
     if cut and (whole or not fields):
         last = cut.split()
         fields.append(last if whole else last[:-1])
@@ -146,26 +225,101 @@ def _is_number(text: bytes) -> bool:
     return b"_" not in text
 
 
-def _dimension(head: bytes, *, whole: bool) -> int:
-    """The dimension of lines without counts: what those with the fewest trailing numbers have (a bad line has none)."""
-    return min((found for fields in _lines(head, whole=whole) if (found := _numbers(fields))), default=0)
+def _usual(counts: Sequence[int]) -> int:
+    """How many numbers most lines end in; lines with none do not count, and of equals the fewest."""
+    voted = Counter(count for count in counts if count)
+    return min(voted, key=lambda count: (-voted[count], count), default=0)
 
 
-def _variant(head: bytes, *, whole: bool) -> str | None:
+def _variant(head: bytes, *, whole: bool, strict: bool = True) -> str | None:
+    """Which text this is; ``strict`` where no name speaks for text: then no line may be odd."""
     if b"\0" in head:
         return None
     lines = _lines(head, whole=whole)
     counts = read_counts(head[:64])
     if counts is not None and len(lines[0]) == 2:
-        second = lines[1] if len(lines) > 1 else None
-        if second is None:
-            return "dims" if counts[0] == 0 and whole else None
-        cut = not whole and len(lines) == 2
-        if _numbers(second) >= counts[1] >= 1 or (cut and len(second) > 1 and _numbers(second) == len(second) - 1):
-            return "dims"
-    if lines and min(map(_numbers, lines)) >= 2:
-        return "plain"
+        rest = lines[1:]
+        if not rest:
+            return DIMS if counts[0] == 0 and counts[1] >= 1 and whole else None
+        if not whole and len(rest) == 1 and len(rest[0]) > 1 and _numbers(rest[0]) == len(rest[0]) - 1:
+            return DIMS  # a line longer than the head
+        enough = sum(_numbers(fields) >= counts[1] >= 1 for fields in rest)
+        if enough == len(rest) or (2 * enough > len(rest) and not strict):
+            return DIMS
+    found = [_numbers(fields) for fields in lines]
+    if found and min(found) >= 2:
+        return PLAIN
+    if found and not strict and 2 * sum(count >= 2 for count in found) > len(found):
+        return PLAIN
     return None
+
+
+# -- lines that differ from the others
+
+
+def _is_blank(data: Bytes, start: int) -> bool:
+    """Whether nothing but blanks and line breaks stands from here on."""
+    places = range(start, len(data), SAMPLE_BYTES)
+    return not any(data[at : at + SAMPLE_BYTES].tobytes().strip(b"\n" + BLANKS) for at in places)
+
+
+def _is_last(data: Bytes, start: int) -> bool:
+    """Whether the line that begins here (blank ones before it aside) is the last."""
+    at = start
+    while at < len(data):
+        piece = data[at : at + SAMPLE_BYTES]
+        text = piece.tobytes()
+        skipped = len(text) - len(text.lstrip(b"\n" + BLANKS)) if at == start else 0
+        end = text.find(b"\n", skipped)
+        if end >= 0:
+            return _is_blank(data, at + end)
+        at += len(text)
+    return True
+
+
+def _line_number(data: Bytes, offset: int) -> int:
+    return 1 + sum(
+        int(np.count_nonzero(data[at : min(offset, at + SAMPLE_BYTES)] == 10)) for at in range(0, offset, SAMPLE_BYTES)
+    )
+
+
+def _short_line(data: Bytes, at: int, dim: int, *, counted: bool) -> Corrupt:
+    """The error for a line with fewer fields than a word and ``dim`` numbers."""
+    line = data[at : at + SAMPLE_BYTES].tobytes()
+    start = at + len(line) - len(line.lstrip(b"\n" + BLANKS))
+    fields = data[start : start + SAMPLE_BYTES].tobytes().split(b"\n")[0].split()
+    number = _line_number(data, start)
+    why = "the first line says" if counted else "most lines have"
+    return Corrupt(
+        f"line {number} has {len(fields) - 1} values, and {why} {dim}",
+        offset=start,
+        field=f"line {number}",
+        expected=f"a word and {dim} numbers",
+        found=repr(b" ".join(fields)[:60].decode("utf-8", "replace")),
+        remedy="mend or remove that line",
+    )
+
+
+def _long_lines(data: Bytes, words: tables.Table, dim: int, *, lenient: bool) -> str:
+    """An error that names the first line with more numbers than the others; with ``lenient`` a note."""
+    for row in rows_with(words, BLANKS).tolist():
+        more = _numbers(words[row].split())
+        if not more:
+            continue
+        start = int(words.starts[row])
+        number = _line_number(data, start)
+        message = f"line {number} has {dim + more} values, and most lines have {dim}"
+        if lenient:
+            return f"{message}: the first are taken for a part of the word {shown(words[row].decode(errors='replace'))}"
+        raise Corrupt(
+            message,
+            offset=start,
+            field=f"line {number}",
+            expected=f"a word and {dim} numbers",
+            found=repr(words[row][:60].decode(errors="replace")) + " before them",
+            remedy=f"mend or remove that line, or say --dim {dim} (dim={dim}) to take what stands before for its word",
+        )
+    return ""
 
 
 FORMAT = WordText()

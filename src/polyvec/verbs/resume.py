@@ -174,9 +174,10 @@ def _join(paths: Sequence[Path], like: Collection) -> Iterator[Collection]:
         columns: dict[str, Column] = {names[name]: column for name, column in whole.columns.items()}
         for name, column in columns.items():
             column.name = name
+            column.lengths = name in like.columns and like[name].lengths
         # What all rows share was copied into every part; the source's own words say it once.
         yield Collection(columns, main=like.main, vocab=whole.vocab, records=whole.records, ids=whole.ids,
-                         metadata=like.metadata, notes=like.notes)  # fmt: skip
+                         metadata=like.metadata, notes=like.notes, format=like.format, path=like.path)  # fmt: skip
     finally:
         for collection in opened:
             collection.close()

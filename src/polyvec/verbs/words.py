@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from polyvec import formats
 from polyvec.codecs.product import Product
+from polyvec.core.blocks import cast
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column, FileColumn
 from polyvec.core.errors import InputError
-from polyvec.core.subwords import BucketIndexer, ExplicitIndexer, FastTextIndexer
+from polyvec.core.subwords import BucketIndexer, Composed, ExplicitIndexer, FastTextIndexer, compose
 from polyvec.core.views import TakeColumn
 from polyvec.core.vocab import Strings, Vocab
+from polyvec.formats.words import lengths_of
 from polyvec.kernels import strings as tables
 from polyvec.kernels.rows import RowSearch
-from polyvec.kernels.subwords import Rows, ngram_table, sum_rows
+from polyvec.kernels.subwords import ngram_table
 from polyvec.neighbors.codes import CodeSearch
 from polyvec.verbs.convert import Receipt, convert
 
@@ -47,47 +49,44 @@ class QuantizationLoss:
 def select(collection: Collection, words: Sequence[str]) -> tuple[Collection, list[str]]:
     """The embeddings of chosen words, in their order, and the words that have none.
 
-    A word that is not in the vocabulary gets the vector that its subwords give. The result has no subwords.
+    A word that is not in the vocabulary gets the vector that its subwords give: their mean, as fastText and floret
+    take it, so that it is as long as those of known words. Of equal words the first is meant. The result has no
+    subwords.
     """
     if collection.vocab is None:
         raise InputError("a file without words has none to select")
     wanted = list(dict.fromkeys(words))
     rows = collection.vocab.indices(wanted)
     unknown = np.flatnonzero(rows < 0)
-    vectors, norms, found = vectors_from_subwords(collection, [wanted[i] for i in unknown])
+    made = vectors_from_subwords(collection, [wanted[i] for i in unknown])
     has = rows >= 0
-    has[unknown] = found
+    has[unknown] = made.found
     result = np.empty((len(wanted), collection.dim), np.float32)
-    result[rows >= 0] = collection.vectors.take(rows[rows >= 0])
-    result[unknown] = vectors
+    result[rows >= 0] = cast(collection.vectors.take(rows[rows >= 0]), np.dtype(np.float32))
+    result[unknown] = made.vectors
     columns: dict[str, Column] = {"vectors": ArrayColumn("vectors", result[has])}
-    if "norms" in collection.columns:
+    norms = lengths_of(collection)
+    if norms is not None or not collection.rows:
         lengths = np.empty(len(wanted), np.float32)
-        lengths[rows >= 0] = collection["norms"].take(rows[rows >= 0])
-        lengths[unknown] = norms
+        if norms is not None:
+            lengths[rows >= 0] = collection[norms].take(rows[rows >= 0])
+        lengths[unknown] = made.means
         columns["norms"] = ArrayColumn("norms", lengths[has])
+        columns["norms"].lengths = True
     kept = [word for word, there in zip(wanted, has) if there]
     chosen = Collection(columns, vocab=Vocab(kept), metadata=collection.metadata, format=collection.format)
+    repeated = set(collection.vocab.words[collection.vocab.duplicates]) & set(kept)
+    if repeated:
+        some = ", ".join(sorted(repeated)[:5]) + (", …" if len(repeated) > 5 else "")
+        chosen.notes.append(f"{len(repeated)} of the words stand more than once, and the first row is taken: {some}")
     return chosen, [word for word, there in zip(wanted, has) if not there]
 
 
-def vectors_from_subwords(
-    collection: Collection, words: Sequence[str]
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
-    """Unit sums of words' subword rows, their lengths, and which words have any; only the rows needed are read."""
+def vectors_from_subwords(collection: Collection, words: Sequence[str]) -> Composed:
+    """What subwords give to words; only the rows needed are read."""
     subwords = collection.vocab.subwords if collection.vocab is not None else None
-    if subwords is None or "subwords" not in collection.columns or not words:
-        count = len(words)
-        return np.zeros((count, collection.dim), np.float32), np.zeros(count, np.float32), np.zeros(count, bool)
-    rows = subwords.lookup(tables.pack(list(words)))
-    there = rows.indices >= 0
-    used, places = np.unique(rows.indices[there], return_inverse=True)
-    indices = np.full(len(there), -1, np.int64)
-    indices[there] = places.reshape(-1)
-    matrix = np.ascontiguousarray(collection["subwords"].take(used), np.float32)
-    vectors, norms = sum_rows(matrix, Rows(indices, rows.splits))
-    counted = np.concatenate([[0], np.cumsum(there)])
-    return vectors, norms, counted[rows.splits[1:]] > counted[rows.splits[:-1]]
+    take = collection["subwords"].take if "subwords" in collection.columns else None
+    return compose(subwords, tables.pack(list(words)), collection.dim, take=take)
 
 
 def bucket_to_explicit(collection: Collection) -> Collection:

@@ -111,8 +111,6 @@ def fit(path: str | os.PathLike[str], collection: Collection, writing: Writing) 
     holds = format.holding(collection)
     beside = lacking(collection, holds)
     kept = [what for what in ("words", "records", "ids", "metadata") if what not in beside and _has(collection, what)]
-    if "spaces" in writing.own and "words" in kept:
-        kept.remove("words")  # respelled as asked
     if not writing.sidecar or os.fspath(path) == "-":
         dropped += beside
         beside = []

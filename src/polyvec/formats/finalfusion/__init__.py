@@ -34,6 +34,7 @@ from polyvec.codecs.product import Product
 from polyvec.core.blocks import Codec, Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
+from polyvec.core.errors import InputError
 from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Span
@@ -42,6 +43,8 @@ from polyvec.core.vocab import Vocab
 from polyvec.formats.finalfusion.chunks import read_file
 from polyvec.formats.finalfusion.structure import MAGIC, File, Matrix
 from polyvec.formats.finalfusion.writer import Kept, storage_codec, write_file
+from polyvec.formats.spelling import repeated
+from polyvec.formats.words import UnitRows, keep_lengths, prepare_words, products, unit_columns
 
 KEPT_BYTES = 64 << 20  # unknown chunks that together are larger are not carried through a rewrite
 
@@ -63,7 +66,19 @@ class Finalfusion(Format):
     holds = Holds(many_columns=True, vocab=True, metadata=True, encodings=("raw", "pq"),
                   dtypes="int8 to uint64, float32, float64")  # fmt: skip
     reading = ("lossy",)
-    options = ("dialect", "type", "quantizer", "parts", "bits", "iterations", "seed", "norms", "normalize")
+    options = (
+        "dialect",
+        "type",
+        "quantizer",
+        "parts",
+        "bits",
+        "iterations",
+        "seed",
+        "norms",
+        "normalize",
+        "lengths",
+        "duplicates",
+    )
 
     def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
         if head.startswith(MAGIC):
@@ -80,10 +95,13 @@ class Finalfusion(Format):
         if file.norms is not None:
             norms = Extent(0, words, file.norms, 4 * words, Raw(np.dtype("<f4")))
             columns["norms"] = FileColumn("norms", source, [norms], row_shape=(), encoding="raw", dtype=np.dtype("<f4"))
+            columns["norms"].lengths = True
         collection = FinalfusionCollection(
-            columns, vocab=Vocab(file.words.strings, subwords=file.words.subwords),
-            metadata=_plain(file.metadata), notes=file.notes,
-        )  # fmt: skip
+            columns,
+            vocab=Vocab(file.words.strings, subwords=file.words.subwords),
+            metadata=_plain(file.metadata),
+            notes=file.notes,
+        )
         collection.kept = _kept(source, file, collection)
         collection.dialect = file.dialect
         return collection
@@ -95,12 +113,34 @@ class Finalfusion(Format):
         return "pq" if isinstance(codec, Product) else f"raw {codec.dtype.name}"
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
-        """With ``normalize`` word rows become unit length and their norms a column of their own."""
-        if not own.get("normalize") or "norms" in collection.columns:
-            return collection, []
-        from polyvec.formats.words import unit_columns
+        """Word rows of unit length with their norms apart, as every reader assumes; ``normalize=False`` keeps them.
 
-        return unit_columns(collection), []
+        Rows of a finalfusion file, codes, and rows whose norms are known stay as they are unless asked.
+        """
+        collection, dropped = prepare_words(keep_lengths(collection, own, "finalfusion"), own, "finalfusion")
+        asked = own.get("normalize")
+        if asked is not None and not isinstance(asked, bool):
+            raise InputError(f"normalize is true or false, not {asked!r}")
+        type = own.get("type")
+        floats = type is None or str(type) in ("f32", "float32", "f64", "float64")
+        if asked and not floats:
+            raise InputError(f"rows of unit length are no {type}; leave out type, or normalize")
+        column = collection.vectors
+        known = collection.format == self.name or isinstance(column.codec, Product) or not floats or not column.rows
+        if asked is False or "norms" in collection.columns or (known and not asked) or len(column.shape) != 2:
+            return collection, dropped
+        unit = unit_columns(collection)
+        unit.notes.append(
+            "rows are made unit and their lengths kept as norms, as finalfusion's readers assume; rows times norms are "
+            "the values (--option normalize=false keeps the rows as they are)"
+        )
+        return unit, dropped
+
+    def compared(self, given: Collection, written: Collection) -> tuple[Column, Column]:
+        """Rows that were made unit are compared as they were, with rows times norms of the file."""
+        if isinstance(given.vectors, UnitRows) and "norms" in written.columns:
+            return given.vectors.original, products(written.vectors, written["norms"])
+        return given.vectors, written.vectors
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
         write_file(collection, sink, options, getattr(collection, "kept", Kept()))
@@ -108,14 +148,7 @@ class Finalfusion(Format):
     def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
         with self.open(source, variant=variant) as collection:
             yield from (Finding("warning", note) for note in collection.notes)
-            assert collection.vocab is not None
-            duplicates = collection.vocab.duplicates
-            if len(duplicates):
-                row = int(duplicates[0])
-                word = collection.vocab[row]
-                yield Finding("error", f"{len(duplicates)} words stand twice, the first is {word!r} in rows "
-                              f"{collection.vocab.index(word)} and {row}",
-                              int(collection.vocab.words.starts[row]), f"word {row}")  # fmt: skip
+            yield from repeated(collection, "error")
             codec = collection.vectors.codec
             if isinstance(codec, Raw) and codec.dtype != np.float32:
                 yield Finding("note", f"the reference readers take only float32 matrices, not {codec.dtype.name}",
