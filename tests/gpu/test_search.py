@@ -107,6 +107,35 @@ def test_a_float32_base_is_rounded_on_the_device_and_still_exact(tmp_path, metri
             assert set(hit) == set(best), query
 
 
+@pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_scores_are_those_of_the_cpu_bit_for_bit(case, metric):
+    import polyvec as pv
+
+    rng = np.random.default_rng(3)
+    column = column_of((rng.standard_normal((300, 37)) / 8).astype(np.float32), CASES[case])
+    queries = rng.standard_normal((4, 37)) * np.array([[1e-9], [1], [30], [1e9]])
+    if metric == "l2" or case == "float16":
+        queries /= np.abs(queries).max() / 1e4
+    found, scores = search.DeviceIndex(column, device=DEVICE).search(queries, 20, metric)
+    wanted = pv.search(column, queries, 20, metric)
+    np.testing.assert_array_equal(found, wanted.rows)
+    np.testing.assert_array_equal(scores, wanted.scores)
+
+
+@pytest.mark.parametrize("scale", [1e-38, 1e-30, 1e-17, 1e17, 1e30])
+def test_lengths_whose_bounds_float32_could_not_hold_are_left_to_the_cpu(tmp_path, scale):
+    import polyvec as pv
+
+    rows = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
+    index = search.DeviceIndex(column_of(rows / 8, [SymmetricInt8(127.0)]), device=DEVICE)
+    with pytest.raises(pv.InputError, match=r"query 1 is shorter than 1e-15 or longer than 1e\+15"):
+        index.search(np.array([rows[0], rows[1] * scale]).astype(np.float64), 3, "ip")
+    far = column_of((rows * scale).astype(np.float32), [AffineUint8(-2 * scale, scale / 64)])
+    with pytest.raises(pv.InputError, match="some rows are shorter than 1e-15 or longer"):
+        search.DeviceIndex(far, device=DEVICE)
+
+
 def test_columns_it_cannot_search_say_so(tmp_path):
     import polyvec as pv
 

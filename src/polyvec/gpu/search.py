@@ -10,6 +10,10 @@ Why it is exact: with ``e`` the rounding error of the query, ``|approximate - tr
 float16, plus ``|q|`` times the largest rounding error of a row). Let ``t`` be the k-th highest
 tile maximum: k rows have approximate scores of at least ``t``, so the true k-th score is at least ``t - margin``, and a
 row of the answer has an approximate score of at least ``t - 2 margin``. All rows above that are candidates.
+
+The bound is relative; underflow and overflow of float32 are not in it. So rows and queries must be of lengths between
+`SHORTEST` and `LONGEST` (or zero), where neither can occur; others are `Unsearchable`, and the CPU searches them. Scores are
+those of `polyvec.kernels.scores`, bit for bit: the same lanes, the same tree.
 """
 
 from __future__ import annotations
@@ -23,10 +27,12 @@ from polyvec.codecs import AffineUint8, Raw, SymmetricInt8
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Unsearchable
 from polyvec.gpu.pipeline import load_codes, load_column, open_memory
+from polyvec.kernels.scores import LANES, query_norms, sum_lanes
 
 TILE_ROWS = 1024
 STEP = 128
 CHUNK = 1 << 18  # rows decoded at a time when norms are taken
+SHORTEST, LONGEST = 1e-15, 1e15
 
 Found = tuple[NDArray[np.int64], NDArray[np.float64]]
 
@@ -130,6 +136,9 @@ class DeviceIndex:
             self.code_norms[part] = torch.linalg.vector_norm(self.codes[part].double(), dim=1).float()
         if not bool(torch.isfinite(self.norms).all()):
             raise Unsearchable("some rows hold NaN or infinity")
+        odd = (self.norms > 0) & ((self.norms < SHORTEST) | (self.norms > LONGEST))
+        if bool(odd.any()):
+            raise Unsearchable(f"some rows are shorter than {SHORTEST:g} or longer than {LONGEST:g}")
 
     def _weights(self, metric: str) -> tuple[Any, Any, Any, float, float, float, float]:
         """Row factors a, b, c of a metric's key, and the largest |a c|, |b|, |c|. None stands for plain codes."""
@@ -159,6 +168,10 @@ class DeviceIndex:
     def search(self, queries: NDArray[Any], k: int, metric: str) -> Found:
         """Rows and scores of the best k, best first, ties by lowest row: shape (queries, k)."""
         exact = np.ascontiguousarray(queries, np.float64)
+        lengths = query_norms(exact)
+        odd = exact.any(axis=1) & ~((lengths >= SHORTEST) & (lengths <= LONGEST))
+        if odd.any():
+            raise Unsearchable(f"query {int(np.argmax(odd))} is shorter than {SHORTEST:g} or longer than {LONGEST:g}")
         if metric == "l2" or self.dtype == "float16":
             return self._in_halves(exact, k, metric)
         return self._in_integers(exact, k, metric)
@@ -271,22 +284,32 @@ class DeviceIndex:
         lowered = (kth.double() - 2 * margin).float()
         return torch.nextafter(lowered, torch.full_like(lowered, float("-inf")))
 
+    def _sum(self, a: Any, b: Any) -> Any:
+        """a . b of float64 rows in the lanes and the tree that define a score; every operation is rounded by itself."""
+        lanes = self.torch.zeros((len(a), LANES), dtype=self.torch.float64, device=a.device)
+        for at in range(0, self.dim, LANES):
+            product = a[:, at : at + LANES] * b[:, at : at + LANES]
+            lanes[:, : product.shape[1]] += product
+        return sum_lanes(lanes)
+
     def _rerank(self, asked: Any, query: Any, row: Any, k: int, metric: str
                 ) -> Found:  # fmt: skip
         """float64 scores of the candidates, and the best k of each query."""
         torch = self.torch
         keys = torch.empty(len(row), dtype=torch.float64, device=self.codes.device)
+        norms = self._sum(asked, asked).sqrt()
         for at in range(0, len(row), CHUNK):
             part = slice(at, at + CHUNK)
             rows = self.decode(row[part]).double()
             q = asked[query[part]]
             if metric == "l2":
-                keys[part] = -((rows - q) ** 2).sum(dim=1)
+                gap = rows - q
+                keys[part] = -self._sum(gap, gap)
             else:
-                keys[part] = (rows * q).sum(dim=1)
+                keys[part] = self._sum(rows, q)
                 if metric == "cosine":
-                    norms = self.norms[row[part]] * torch.linalg.vector_norm(q, dim=1)
-                    keys[part] = torch.where(norms > 0, keys[part] / norms, 0.0)
+                    both_norms = self._sum(rows, rows).sqrt() * norms[query[part]]
+                    keys[part] = torch.where(both_norms > 0, keys[part] / both_norms, 0.0)
         both = torch.stack([query, row, keys.view(torch.int64)]).cpu().numpy()  # one copy back
         queries, found, scores = both[0], both[1], both[2].view(np.float64)
         order = np.lexsort((found, -scores, queries))
