@@ -106,6 +106,21 @@ def test_a_killed_run_is_resumed(files, tmp_path, monkeypatch):
     assert not (tmp_path / ".gt.ibin.truth-state").exists()
 
 
+def test_a_resumed_run_ranks_scores_that_float64_cannot_hold(tmp_path, monkeypatch):
+    monkeypatch.setattr(base_module, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(truth_module, "SAVE_SECONDS", 0.0)
+    rng = np.random.default_rng(0)
+    rows, queries = rng.standard_normal((300, 8)) * 1e-200, rng.standard_normal((3, 8)) * 1e-200
+    np.save(tmp_path / "base.npy", rows)
+    np.save(tmp_path / "queries.npy", queries)
+    files = (tmp_path / "base.npy", tmp_path / "queries.npy")
+    with pytest.raises(Stopped):
+        write_truth(*files, tmp_path / "gt.ibin", k=6, metric="ip", progress=stop_at(200))
+    assert write_truth(*files, tmp_path / "gt.ibin", k=6, metric="ip").resumed_at > 0
+    found = pv.open(tmp_path / "gt.ibin")["ids"].to_numpy()
+    np.testing.assert_array_equal(found, np.argsort(-(queries * 1e200) @ (rows * 1e200).T, axis=1)[:, :6])
+
+
 def test_a_run_killed_by_the_system_is_resumed(files, tmp_path):
     code = f"""
 import time

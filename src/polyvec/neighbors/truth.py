@@ -35,8 +35,9 @@ from polyvec.neighbors.scan import Scan, check_queries
 from polyvec.neighbors.search import check_k
 
 STYLES = {"ids": "", "big-ann": "big-ann", "cuvs": "cuvs", "hdf5": "ann-benchmarks"}  # style -> its table of distances
+Floats = NDArray[np.float64]
 SAVE_SECONDS = 20.0  # between saved states: what a kill costs at most
-STATE_MAGIC = b"PVTRUTH2"
+STATE_MAGIC = b"PVTRUTH3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +154,9 @@ def _compute(
             state.mark = _mark(vectors, probes, k, choice.word)
             found = state.load(probes.shape[0], k)
             if found is not None:
-                start, checksum, rows, scores = found
+                start, checksum, rows, scores, ties = found
                 if _checksum(vectors, start) == checksum:
-                    scan.resume(rows, scores)
+                    scan.resume(rows, scores, ties)
                 else:
                     state.notes.append("the base has changed since the saved run; all rows were scanned again")
                     start = checksum = 0
@@ -169,7 +170,7 @@ def _compute(
             if progress is not None:
                 progress(done, vectors.rows)
             if state is not None and time.monotonic() - saved > SAVE_SECONDS and done < vectors.rows:
-                state.save(done, checksum, *scan.peek())
+                state.save(done, checksum, *scan.peek(), scan.ties())
                 saved = time.monotonic()
         return Truth(*scan.result(), choice.word), start, choice
 
@@ -209,13 +210,13 @@ class _State:
         self.mark: dict[str, Any] = {}
         self.notes: list[str] = []
 
-    def save(self, done: int, checksum: int, rows: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
+    def save(self, done: int, checksum: int, rows: NDArray[np.int64], scores: Floats, ties: Floats) -> None:
         head = json.dumps({"mark": self.mark, "done": done, "checksum": checksum}).encode()
-        body = rows.tobytes() + scores.tobytes()
+        body = rows.tobytes() + scores.tobytes() + ties.tobytes()
         with Sink(self.path, durable=False, working=True) as sink:
             sink.write(STATE_MAGIC + len(head).to_bytes(4, "little") + head + body + _digest(head + body))
 
-    def load(self, queries: int, k: int) -> tuple[int, int, NDArray[np.int64], NDArray[np.float64]] | None:
+    def load(self, queries: int, k: int) -> tuple[int, int, NDArray[np.int64], Floats, Floats] | None:
         """The state, where there is one of this very run; anything else is passed over."""
         try:
             data = self.path.read_bytes()
@@ -223,7 +224,7 @@ class _State:
             return None
         length = int.from_bytes(data[8:12], "little")
         size = queries * k * 8
-        if data[:8] != STATE_MAGIC or len(data) != 12 + length + 2 * size + 32:
+        if data[:8] != STATE_MAGIC or len(data) != 12 + length + 3 * size + 32:
             return None
         body = data[12 + length : -32]
         if _digest(data[12:-32]) != data[-32:]:
@@ -232,8 +233,8 @@ class _State:
         if head.get("mark") != self.mark:
             return None
         rows = np.frombuffer(body, np.int64, queries * k).reshape(queries, k)
-        scores = np.frombuffer(body, np.float64, queries * k, size).reshape(queries, k)
-        return int(head["done"]), int(head["checksum"]), rows, scores
+        scores, ties = np.frombuffer(body, np.float64, 2 * queries * k, size).reshape(2, queries, k)
+        return int(head["done"]), int(head["checksum"]), rows, scores, ties
 
 
 def _digest(data: bytes) -> bytes:
