@@ -27,7 +27,8 @@ from polyvec.core.files import Source
 from polyvec.core.format import WriteOptions
 from polyvec.core.sidecars import drop_sidecars
 from polyvec.core.sinks import Sink
-from polyvec.formats.bins import HEADER, MAX_U32, WIDE_HEADER, read_header
+from polyvec.formats.bins import HEADER, MAX_U32, WIDE_HEADER, read_header, swapped_header
+from polyvec.formats.headers import refuse_swapped
 from polyvec.verbs.convert import convert
 from polyvec.verbs.merge import merge
 from polyvec.verbs.split import choose_rows
@@ -60,6 +61,9 @@ class FBINReader:
         with Source(file_path) as source:
             try:
                 header, self.vector_count, self.dimension = read_header(source, self._dtype)
+                swapped = swapped_header(source, self._dtype)
+                if swapped is not None:  # the document's files are little-endian: pv.open reads others when told to
+                    raise refuse_swapped(f"{swapped[1]} rows of {swapped[2]} values", field="n, d")
             except FormatError as error:
                 raise error.located(source.label) from None
             self.file_size_bytes = source.size

@@ -30,10 +30,19 @@ from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.formats.headers import (
+    refuse_other_width,
+    refuse_swapped,
+    rows_there,
+    swapped_column,
+    swapped_note,
+    values_swapped,
+)
 
 HEADER = Record("header", n="u4", d="u4")
 WIDE_HEADER = Record("header", n="u8", d="u8")
 MAX_U32 = 2**32 - 1
+MAX_SWAPPED_DIM, MAX_SWAPPED_ROWS = 1 << 16, 1 << 30  # what is taken for counts where only the order can be wrong
 
 TYPES = {
     "fbin": "<f4", "ibin": "<i4", "i32bin": "<i4", "u32bin": "<u4", "u8bin": "|u1", "i8bin": "|i1",
@@ -71,12 +80,29 @@ class Bins(Format):
             raise Unsupported("the element type is not known", expected=f"one of {', '.join(TYPES)}",
                               remedy="say which with --from, for example --from fbin")  # fmt: skip
         dtype = np.dtype(TYPES[kind])
+        name = "ids" if kind == "ibin" else "vectors"
         header, n, d = read_header(source, dtype)
+        swapped = swapped_header(source, dtype)
+        if swapped is not None:
+            header, n, d = swapped
+            if not lenient:
+                raise refuse_swapped(f"{n} rows of {d} values", field="n, d")
+            whole = rows_there(n, d * dtype.itemsize, source.size - header.size)
+            turned = values_swapped(source, header.size, dtype)
+            said = [swapped_note(turned or dtype.itemsize == 1)]
+            if whole < n:
+                said.append(f"the file is cut short: {whole} of {n} rows exist and are read")
+            column = swapped_column(name, source, header.size, (whole, d), dtype, turned=turned)
+            return Collection({name: column}, notes=said)
         if n and not d:
             raise Corrupt("rows of dimension 0", offset=header.offset("d"), field="d", expected="at least 1", found=0)
         notes = []
         there = source.size - header.size
         expected = n * d * dtype.itemsize
+        if there > expected or (lenient and there < expected):
+            # Ids may have their distances behind them.
+            but = (2 * d,) if kind in ("ibin", "i32bin", "u32bin") else ()
+            refuse_other_width(n, d, there, dtype.itemsize, offset=header.offset("d"), field="d", but=but)
         if there < expected:
             if not lenient:
                 raise Truncated(
@@ -85,7 +111,7 @@ class Bins(Format):
                     found=f"{source.size} bytes",
                     remedy="fetch the file again, or take the whole rows that exist with --lenient (lenient=True)",
                 )  # fmt: skip
-            whole = there // (d * dtype.itemsize) if d else 0
+            whole = rows_there(n, d * dtype.itemsize, there)
             notes.append(f"the file is cut short: {whole} of {n} rows exist and are read")
             n = whole
         elif there > expected:
@@ -93,8 +119,8 @@ class Bins(Format):
                 f"{there - expected} extra bytes after the last row, from byte {header.size + expected} on, are ignored"
             )
         extent = Extent(0, n, header.size, n * d * dtype.itemsize, Raw(dtype))
-        column = FileColumn("ids" if kind == "ibin" else "vectors", source, [extent], row_shape=(d,), encoding="raw")
-        return Collection({column.name: column}, notes=notes)
+        packed = FileColumn(name, source, [extent], row_shape=(d,), encoding="raw")
+        return Collection({name: packed}, notes=notes)
 
     def suits(self, collection: Collection, suffix: str) -> bool:
         return suffix != ".i8bin" or collection.vectors.dtype == np.int8
@@ -159,7 +185,33 @@ def read_header(source: Source, dtype: np.dtype[Any]) -> tuple[Record, int, int]
     if fit is not None:
         return fit
     values = HEADER.read(source)
+    if values["n"] and not values["d"] and source.size >= WIDE_HEADER.size:
+        wide = WIDE_HEADER.read(source)
+        if 0 < wide["d"] <= MAX_U32:
+            return WIDE_HEADER, wide["n"], wide["d"]  # 0 is the upper half of n: a long file whose end is missing
     return HEADER, values["n"], values["d"]
+
+
+def swapped_header(source: Source, dtype: np.dtype[Any]) -> tuple[Record, int, int] | None:
+    """The header in big-endian order, where that fits the file's size and little-endian does not.
+
+    Of a file whose end is missing, too: where little-endian not one row exists, and swapped some do.
+    """
+    head = source.read_at(0, WIDE_HEADER.size)
+    if source.size < HEADER.size or _fit(head, source.size, dtype) is not None:
+        return None
+    turned = head[:4][::-1] + head[4:8][::-1], head[:8][::-1] + head[8:16][::-1]
+    for header, counts in zip((HEADER, WIDE_HEADER), turned):
+        if len(counts) == header.size:
+            fit = _fit(counts, source.size, dtype)
+            if fit is not None and fit[0] is header and fit[1] and fit[2]:
+                return fit
+    n, d = (int.from_bytes(turned[0][at : at + 4], "little") for at in (0, 4))
+    _, promised, width = read_header(source, dtype)
+    there = source.size - HEADER.size
+    cut = 0 < d <= MAX_SWAPPED_DIM and there // (d * dtype.itemsize) > 0 and there < n * d * dtype.itemsize
+    lost = not promised or width * dtype.itemsize > there
+    return (HEADER, n, d) if cut and lost and n <= MAX_SWAPPED_ROWS else None
 
 
 def _fit(head: bytes, size: int, dtype: np.dtype[Any]) -> tuple[Record, int, int] | None:

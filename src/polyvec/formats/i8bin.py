@@ -33,6 +33,7 @@ from polyvec.core.layout import Span
 from polyvec.core.records import Record, Records
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
+from polyvec.formats.headers import refuse_other_width, rows_there
 
 DIM = 512  # the document's dimension; others are an extension
 MAX_DIM = 1 << 17  # sums of squares stay within 32 bits
@@ -214,7 +215,8 @@ def read_shape(source: Source, dim: int | None, *, lenient: bool = False) -> tup
         if source.name != MAIN and rows * dim != source.size:
             return _whole_rows(source, _document_dim(source), lenient)  # some other export's description
     if lenient and rows * dim > source.size:
-        return source.size // dim, dim
+        refuse_other_width(rows, dim, source.size, 1, offset=0, field="shape")
+        return rows_there(rows, dim, source.size), dim
     check_size(rows, dim, source.size)
     return rows, dim
 

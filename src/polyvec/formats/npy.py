@@ -23,7 +23,7 @@ import numpy as np
 
 from polyvec.codecs import BFloat16, Float16, Raw
 from polyvec.codecs.stream import write_rows
-from polyvec.core.blocks import Array, Codec, Extent
+from polyvec.core.blocks import Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
@@ -31,6 +31,7 @@ from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Record, Span, take
 from polyvec.core.sinks import Sink
+from polyvec.formats.headers import refuse_other_width, rows_there, swapped_column
 
 MAGIC = b"\x93NUMPY"
 PRELUDE = Record("prelude", magic=6, major="u1", minor="u1")
@@ -56,6 +57,9 @@ class Npy(Format):
         notes: list[str] = []
         there, expected = source.size - header.data, prod(header.shape) * header.dtype.itemsize
         shape = header.shape
+        width = prod(shape[1:])
+        if there > expected or (lenient and there < expected):
+            refuse_other_width(shape[0], width, there, header.dtype.itemsize, offset=header.text, field="shape")
         if there < expected:
             if not lenient or header.fortran:
                 raise Truncated(
@@ -63,7 +67,7 @@ class Npy(Format):
                     field="shape", expected=f"{header.data + expected} bytes", found=f"{source.size} bytes",
                     remedy="fetch the file again, or take the whole rows that exist with --lenient (lenient=True)",
                 )  # fmt: skip
-            shape = (there // (prod(shape[1:]) * header.dtype.itemsize), *shape[1:])
+            shape = (rows_there(shape[0], width * header.dtype.itemsize, there), *shape[1:])
             notes.append(f"the file is cut short: {shape[0]} of {header.shape[0]} rows exist and are read")
         elif there > expected:
             notes.append(
@@ -76,7 +80,7 @@ class Npy(Format):
             notes.append("Fortran order is turned into rows as it is read")
             column = _fortran(source, header)
         elif header.dtype.byteorder == ">":
-            column = _swapped(source, header, shape)
+            column = swapped_column("vectors", source, header.data, shape, header.dtype.newbyteorder("<"))
         else:
             extent = Extent(0, shape[0], header.data, prod(shape) * header.dtype.itemsize, Raw(header.dtype))
             column = FileColumn("vectors", source, [extent], row_shape=shape[1:], encoding="raw")
@@ -184,17 +188,6 @@ def _shape(value: Any, offset: int) -> tuple[int, ...]:
         raise Corrupt("rows of no values", offset=offset, field="shape", expected="at least one value a row",
                       found=str(value)[:60])  # fmt: skip
     return tuple(value)
-
-
-def _swapped(source: Source, header: _Header, shape: tuple[int, ...]) -> Column:
-    width = prod(shape[1:]) * header.dtype.itemsize
-
-    def read(start: int, stop: int) -> Array:
-        raw = np.empty((stop - start, *shape[1:]), header.dtype)
-        source.read_into(header.data + start * width, raw)
-        return raw.astype(header.dtype.newbyteorder("<"))
-
-    return ReaderColumn("vectors", shape, header.dtype.newbyteorder("<"), read)
 
 
 def _fortran(source: Source, header: _Header) -> Column:

@@ -33,6 +33,7 @@ from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
 from polyvec.core.streams import SinkStream, SourceStream
 from polyvec.formats import npy
+from polyvec.formats.headers import swapped_column
 
 MAGIC = b"PK\x03\x04"
 EMPTY = b"PK\x05\x06"
@@ -213,7 +214,9 @@ def _column(source: Source, archive: zipfile.ZipFile, member: zipfile.ZipInfo, n
         return InflatedColumn(source, archive, member, name, header)
     header.data += start
     if turned or swapped:
-        column = npy._fortran(source, header) if turned else npy._swapped(source, header, header.shape)
+        if not turned:
+            return swapped_column(name, source, header.data, header.shape, header.dtype.newbyteorder("<"))
+        column = npy._fortran(source, header)
         column.name = name
         return column
     extent = Extent(0, header.shape[0], header.data, size, Raw(header.dtype))

@@ -26,6 +26,7 @@ from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.formats.headers import refuse_swapped, swapped_column, swapped_note, values_swapped
 
 HEADER = Record("header", nq="i4", total="i4")
 MAX_I32 = 2**31 - 1
@@ -63,6 +64,10 @@ class Ranges(Format):
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         values = HEADER.read(source)
+        head = source.read_at(0, HEADER.size)
+        nq, total, distances = _fit(head[:4][::-1] + head[4:][::-1], source.size)
+        if nq and distances is not None and _fit(head, source.size)[2] is None:
+            return _open_swapped(source, nq, total, distances, lenient)
         nq, total = values["nq"], values["total"]
         for name in ("nq", "total"):
             if values[name] < 0:
@@ -125,6 +130,21 @@ class Ranges(Format):
             spans.append(Span(at, rows * 4, name, f"{rows} {np.dtype(TYPES[name]).name}"))
             at += rows * 4
         return [*spans, Span(at, source.size - at, "extra", "not part of the format")] if source.size > at else spans
+
+
+def _open_swapped(source: Source, nq: int, total: int, distances: bool, lenient: bool) -> Collection:
+    """A file whose counts fit only in big-endian order."""
+    if not lenient:
+        raise refuse_swapped(f"{nq} queries and {total} results", field="nq, total")
+    turned = values_swapped(source, HEADER.size, np.dtype("<i4"))
+    columns: dict[str, Column] = {}
+    at = HEADER.size
+    for name, rows in (("counts", nq), ("ids", total), ("distances", total)):
+        if name != "distances" or distances:
+            columns[name] = swapped_column(name, source, at, (rows,), np.dtype(TYPES[name]), turned=turned)
+            at += rows * 4
+    _check_counts(columns["counts"], total)
+    return Collection(columns, main="ids", notes=[swapped_note(turned)])
 
 
 def _check_counts(counts: Column, total: int) -> None:

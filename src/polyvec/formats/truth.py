@@ -29,6 +29,14 @@ from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.formats.headers import (
+    refuse_other_width,
+    refuse_swapped,
+    rows_there,
+    swapped_column,
+    swapped_note,
+    values_swapped,
+)
 
 HEADER = Record("header", nq="u4", k="u4")
 WIDE_HEADER = Record("header", nq="u8", k="u8")
@@ -64,8 +72,11 @@ class Truth(Format):
         return [Match(sure, f"{_equation(fit)}: ids, then distances", "truth")]
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        header, nq, k, distances, notes = _read(source, lenient)
         ids = np.dtype(VARIANTS.get(variant, "<i4"))
+        swapped = _swapped(source)
+        if swapped is not None:
+            return _open_swapped(source, swapped, ids, lenient)
+        header, nq, k, distances, notes = _read(source, lenient)
         size = nq * k * 4
         extents = [("ids", Extent(0, nq, header.size, size, Raw(ids)))]
         if distances:
@@ -154,6 +165,8 @@ def _read(source: Source, lenient: bool) -> tuple[Record, int, int, bool, list[s
     values = HEADER.read(source)
     nq, k = values["nq"], values["k"]
     there, ids = source.size - HEADER.size, nq * k * 4
+    if lenient or there > 2 * ids:
+        refuse_other_width(nq, k, there, 4, offset=HEADER.offset("k"), field="k", but=(2 * k,))
     if there > 2 * ids and k:
         note = f"{there - 2 * ids} extra bytes after the distances, from byte {HEADER.size + 2 * ids} on, are ignored"
         return HEADER, nq, k, True, [note]
@@ -161,7 +174,7 @@ def _read(source: Source, lenient: bool) -> tuple[Record, int, int, bool, list[s
         if there >= ids:
             note = f"the file is cut short: the distances are incomplete and left out; {nq} rows of ids are read"
             return HEADER, nq, k, False, [note]
-        whole = there // (4 * k)
+        whole = rows_there(nq, 4 * k, there)
         return HEADER, whole, k, False, [f"the file is cut short: {whole} of {nq} rows of ids exist and are read"]
     raise Truncated(
         f"the header promises {nq} queries with {k} neighbours, but the size fits neither ids nor ids and distances",
@@ -171,6 +184,30 @@ def _read(source: Source, lenient: bool) -> tuple[Record, int, int, bool, list[s
         found=f"{source.size} bytes",
         remedy="fetch the file again, or read the whole rows of ids with --lenient (lenient=True)",
     )
+
+
+def _swapped(source: Source) -> Fit | None:
+    """The big-endian header that fits the size, where no little-endian one does."""
+    head = source.read_at(0, WIDE_HEADER.size)
+    if _fit(head, source.size) is not None or len(head) < HEADER.size:
+        return None
+    for header, counts in ((HEADER, head[:4][::-1] + head[4:8][::-1]), (WIDE_HEADER, head[:8][::-1] + head[8:][::-1])):
+        fit = _fit(counts, source.size)
+        if fit is not None and fit[0] is header and fit[1] and fit[2]:
+            return fit
+    return None
+
+
+def _open_swapped(source: Source, fit: Fit, ids: np.dtype[Any], lenient: bool) -> Collection:
+    header, nq, k, distances = fit
+    if not lenient:
+        raise refuse_swapped(f"{nq} queries with {k} neighbours", field="nq, k")
+    turned = values_swapped(source, header.size, ids)
+    columns = {"ids": swapped_column("ids", source, header.size, (nq, k), ids, turned=turned)}
+    if distances:
+        at = header.size + nq * k * 4
+        columns["distances"] = swapped_column("distances", source, at, (nq, k), np.dtype("<f4"), turned=turned)
+    return Collection(columns, main="ids", notes=[swapped_note(turned)])
 
 
 def _fit(head: bytes, size: int) -> Fit | None:

@@ -19,12 +19,13 @@ import numpy as np
 from polyvec.codecs import Raw, transcode
 from polyvec.core.blocks import Array, Block, Extent, rows_per_block
 from polyvec.core.collection import Collection
-from polyvec.core.columns import FileColumn
+from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
 from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.formats.headers import refuse_swapped, swapped_note, values_swapped
 
 HEADER = Record("row", d="i4")
 TYPES = {"fvecs": "<f4", "ivecs": "<i4", "bvecs": "|u1"}
@@ -55,10 +56,16 @@ class Vecs(Format):
         return found
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        dtype, d = _first(source, variant)
+        dtype, d, swapped = _first(source, variant)
         stride = HEADER.size + d * dtype.itemsize
         rows, rest = divmod(source.size, stride)
         notes = []
+        turned = False
+        if swapped:
+            if not lenient:
+                raise refuse_swapped(f"rows of {d} values", field="row 0 d")
+            turned = values_swapped(source, 0, np.dtype((dtype, (d,))), HEADER.size)
+            notes.append(swapped_note(turned or dtype.itemsize == 1))
         if rest:
             if not lenient:
                 raise Truncated(
@@ -68,7 +75,11 @@ class Vecs(Format):
                 )  # fmt: skip
             notes.append(f"the file is cut short: {rows} whole rows exist and are read")
         extent = Extent(0, rows, HEADER.size, rows * stride, Raw(dtype), stride=stride)
-        column = VecsColumn("ids" if dtype.kind == "i" else "vectors", source, [extent], row_shape=(d,), encoding="raw")
+        name = "ids" if dtype.kind == "i" else "vectors"
+        if swapped:
+            column: Column = _swapped_rows(name, source, (rows, d), dtype, turned=turned)
+        else:
+            column = VecsColumn(name, source, [extent], row_shape=(d,), encoding="raw")
         return Collection({column.name: column}, notes=notes)
 
     def written_variant(self, collection: Collection, options: WriteOptions) -> str:
@@ -98,7 +109,7 @@ class Vecs(Format):
                 options.progress(done, column.rows)
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
-        dtype, d = _first(source, variant)
+        dtype, d, _ = _first(source, variant)
         stride = HEADER.size + d * dtype.itemsize
         spans = [
             Span(0, HEADER.size, "row 0 d", str(d)),
@@ -153,14 +164,38 @@ def _variant(collection: Collection, options: WriteOptions) -> str:
     )
 
 
-def _first(source: Source, variant: str) -> tuple[np.dtype[Any], int]:
-    """The element type, and the first row's dimension, checked against the bytes that exist."""
+def _swapped_rows(
+    name: str, source: Source, shape: tuple[int, int], dtype: np.dtype[Any], *, turned: bool
+) -> ReaderColumn:
+    """Rows whose dimension before them, and perhaps whose values, are big-endian; every one is checked."""
+    stored = np.dtype([("d", ">i4"), ("values", dtype.newbyteorder(">") if turned else dtype, (shape[1],))])
+
+    def read(start: int, stop: int) -> Array:
+        raw = np.empty(stop - start, stored)
+        source.read_into(start * stored.itemsize, raw.view(np.uint8))
+        wrong = np.flatnonzero(raw["d"] != shape[1])
+        if len(wrong):
+            row = start + int(wrong[0])
+            raise Corrupt("rows differ in dimension", path=source.label, offset=row * stored.itemsize,
+                          field=f"row {row} d", expected=shape[1], found=int(raw["d"][wrong[0]]))  # fmt: skip
+        return raw["values"].astype(dtype)
+
+    return ReaderColumn(name, shape, dtype, read)
+
+
+def _first(source: Source, variant: str) -> tuple[np.dtype[Any], int, bool]:
+    """The element type, the first row's dimension, checked against the bytes that exist, and whether it is big-endian."""
     kind = variant or source.suffix.lstrip(".")
     if kind not in TYPES:
         raise Unsupported("the element type is not known", expected=f"one of {', '.join(TYPES)}",
                           remedy="say which with --from, for example --from fvecs")  # fmt: skip
     dtype = np.dtype(TYPES[kind])
     d = HEADER.read(source)["d"]
+    if d < 1 or HEADER.size + d * dtype.itemsize > source.size:
+        turned = int.from_bytes(source.read_at(0, 4), "big", signed=True)
+        stride = HEADER.size + turned * dtype.itemsize
+        if turned > 0 and stride <= source.size and source.read_at(stride, 4) in (source.read_at(0, 4), b""):
+            return dtype, turned, True
     if d < 1:
         raise Corrupt("the first row has no dimension", offset=0, field="row 0 d", expected="at least 1", found=d)
     if HEADER.size + d * dtype.itemsize > source.size:
@@ -172,7 +207,13 @@ def _first(source: Source, variant: str) -> tuple[np.dtype[Any], int]:
             found=f"{source.size} bytes",
             remedy="fetch the file again",
         )
-    return dtype, d
+    second = source.read_at(HEADER.size + d * dtype.itemsize, HEADER.size)
+    if second and second != source.read_at(0, len(second)):
+        raise Corrupt(
+            "rows differ in dimension: the first one's may be damaged", offset=HEADER.size + d * dtype.itemsize,
+            field="row 1 d", expected=d, found=int.from_bytes(second, "little", signed=True),
+        )  # fmt: skip
+    return dtype, d, False
 
 
 def _fit(head: bytes, size: int, width: int) -> tuple[int, int, bool] | None:

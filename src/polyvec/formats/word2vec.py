@@ -79,6 +79,7 @@ class Word2Vec(Format):
                                 field=f"word {len(table)}", expected=f"a word, a space and {4 * dim} bytes",
                                 found=f"{source.size - walk.end} bytes",
                                 remedy="fetch the file again, or take the whole rows with --lenient")  # fmt: skip
+            _refuse_no_words(table, rows, dim, data)
             notes.append(f"the file is cut short: {len(table)} of {rows} rows exist and are read")
         rest = source.read_at(walk.end, source.size - walk.end if source.size - walk.end < 4096 else 4096).strip(
             b"\r\n"
@@ -148,6 +149,28 @@ class GatheredRows(ReaderColumn):
             part = buffer[: end - at] if reuse else np.empty((end - at, self.shape[1]), F32)
             take_rows(self._data, self._offsets[at:end], part.view(np.uint8))
             yield Block(at, {"codes": part}, Raw(self.dtype), end - at)
+
+
+def _refuse_no_words(table: tables.Table, rows: int, dim: int, data: NDArray[np.uint8]) -> None:
+    """`Corrupt` where the dimension of a cut file is wrong: between its rows stands no text, or inside them they end."""
+    if rows and not len(table):
+        raise Truncated("not one whole row exists", field="cols", expected=f"a word and {4 * dim} bytes",
+                        remedy="fetch the file again")  # fmt: skip
+    some = [table[row] for row in range(1, min(len(table), 1000))]
+    odd = sum(any(byte < 0x20 for byte in word) or not _is_text(word) for word in some)
+    starts = table.stops[:1000] + 1
+    early = (data[starts[:, None] + 4 * np.arange(dim)] == 0x0A).all(axis=0)  # the line break that ends a row
+    if 2 * odd > len(some) or (len(starts) > 8 and early.any()):
+        raise Corrupt(f"rows of {dim} values leave no words between them: the header's dimension is damaged", offset=0,
+                      field="cols", found=dim, remedy="fetch the file again; no shape is guessed")  # fmt: skip
+
+
+def _is_text(word: bytes) -> bool:
+    try:
+        word.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def read_counts(head: bytes) -> tuple[int, int, int] | None:
