@@ -32,11 +32,12 @@ from polyvec.codecs.levels import Codes, bad_rows, norm_message, quantize_rows
 from polyvec.core.collection import Collection
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
+from polyvec.core.folders import FolderSink, recover
 from polyvec.core.format import Progress
 from polyvec.core.plain import plain, with_id
 from polyvec.core.records import Record as RecordMapping
 from polyvec.core.sidecars import COMPANIONS
-from polyvec.core.sinks import Sink
+from polyvec.core.sinks import Sink, refuse_inputs
 from polyvec.core.strict_json import parse_json
 from polyvec.formats.i8bin import CODEC, DIM, MAIN, MANIFEST, META, encode_blocks, read_meta, read_shape
 from polyvec.kernels.rounding import LEVELS, Rounding
@@ -48,6 +49,13 @@ __all__ = [
 ]  # fmt: skip
 
 VERSION = "1.0"
+FILES = {
+    MAIN,
+    META,
+    MANIFEST,
+    f"{MAIN}.shape.json",
+    *(MAIN + ending for ending in COMPANIONS),
+}  # what goes with an export
 INPUT_VECTORS, INPUT_RECORDS = "mtg_embeddings.npy", "mtg_meta.jsonl"
 NOTE = "float32 = int8 / 127; rows keep their length and need no re-normalization"
 
@@ -126,12 +134,15 @@ def export_for_browser(
         if collection.records is None:
             raise InputError("an export needs one record a row: give records= (--records)")
         rows, dim = _checked_shape(collection, any_dim)
-        folder = Path(output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        with Sink(folder / MANIFEST, inputs=inputs) as manifest:
-            told = _write_codes(collection, manifest.sibling(MAIN), rounding, normalize, progress)
-            hashes = {MAIN: (rows * dim, told["sha256"]), META: _write_meta(collection, manifest.sibling(META))}
-            manifest.discard([f"{MAIN}.shape.json", *(MAIN + ending for ending in COMPANIONS)])
+        target = Path(output_dir)
+        recover(target)
+        for name in (MAIN, META, MANIFEST):
+            refuse_inputs(target / name, inputs)
+        with FolderSink(target, ours=FILES.__contains__, last=MANIFEST, in_place=True) as folder:
+            with Sink(folder.path / MAIN, durable=False) as sink:
+                told = _write_codes(collection, sink, rounding, normalize, progress)
+            with Sink(folder.path / META, durable=False) as sink:
+                hashes = {MAIN: (rows * dim, told["sha256"]), META: _write_meta(collection, sink)}
             statistics = {"rows": rows, "dim": dim, **{k: v for k, v in told.items() if k != "sha256"}}
             parameters = {
                 "rounding": rounding,
@@ -139,14 +150,14 @@ def export_for_browser(
                 "scale_factor": LEVELS,
                 "conforming": rounding != "truncate",
             }
-            manifest.write(_json({
+            folder.put(MANIFEST, [_json({
                 "version": VERSION, "timestamp": timestamp or datetime.now(UTC).isoformat(timespec="seconds"),
                 "parameters": parameters, "statistics": statistics,
                 "outputs": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in hashes.items()},
                 "file_hash": told["sha256"],
-            }, indent=2) + b"\n")  # fmt: skip
+            }, indent=2) + b"\n"])  # fmt: skip
         return BrowserExport(
-            folder / MAIN, folder / META, folder / MANIFEST, rows, dim, told["sha256"], told["norm_min"],
+            target / MAIN, target / META, target / MANIFEST, rows, dim, told["sha256"], told["norm_min"],
             told["norm_max"], told["max_error"], told["mean_error"],
         )  # fmt: skip
     finally:
@@ -304,6 +315,7 @@ class BrowserIndex:
 def load_browser_index(directory: str | os.PathLike[str]) -> BrowserIndex:
     """Read an export back. Size, range, every norm, metadata and the manifest's hash are checked, as in the browser."""
     folder = Path(directory)
+    recover(folder)
     with Source(folder / META) as source:
         meta = read_meta(source)
     manifest = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from polyvec.core.errors import Corrupt, FormatError, InputError, Unsupported
 from polyvec.embedder import Embedder
 from polyvec.model.huggingface import export_model, import_model
 from polyvec.testing.models import tiny_metadata, tiny_tensors, write_tiny_folder
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
+import killing
 
 EXTRA = {"embeddings.position_ids": np.arange(64, dtype=np.int64)[None], "pooler.dense.bias": np.zeros(32, np.float32)}
 
@@ -63,6 +67,33 @@ def test_a_model_round_trips_bit_for_bit(folder: Path, tmp_path: Path) -> None:
         export_model(one, tmp_path / "back", overwrite=True)
         import_model(tmp_path / "back", two, overwrite=True)
         assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(folder: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "models").mkdir(parents=True)
+    for version, dtype in enumerate(("f16", "f32")):
+        import_model(folder, home / "models" / f"{version}.weights", dtype=dtype, name=str(version))
+    killing.run("model", home, "aside")
+
+
+def test_an_export_keeps_other_files_and_names_its_target(folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    import_model(folder, tmp_path / "m.weights")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "README.md").write_text("mine")
+    export_model(tmp_path / "m.weights", tmp_path / "out")
+    with pytest.raises(InputError, match=r"out/config\.json: the output exists; use --force"):
+        export_model(tmp_path / "m.weights", tmp_path / "out")
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("polyvec.model.huggingface.write_safetensors", fail)
+    with pytest.raises(OSError) as found:
+        export_model(tmp_path / "m.weights", tmp_path / "out", overwrite=True)
+    assert found.value.filename == str(tmp_path / "out" / "model.safetensors")
+    assert (tmp_path / "out" / "README.md").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.weights", "out", "tiny"]
 
 
 def test_what_is_exported_is_read_by_the_real_safetensors_and_tokenizers(folder: Path, tmp_path: Path) -> None:

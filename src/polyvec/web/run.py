@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from polyvec import formats
 from polyvec.core.errors import InputError, MissingExtra
+from polyvec.core.folders import recover
 from polyvec.verbs.attach import attach_records
 from polyvec.web.guard import LOCAL
 from polyvec.web.served import ServedCollection
@@ -33,6 +35,7 @@ def open_served(
         embedder = _open_model(model, stack) if model else None
         served = None
         if file is not None:
+            recover(Path(file).parent)
             collection = stack.enter_context(formats.open(file, format=format))
             if column:
                 collection = collection.select(column)
