@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -100,10 +101,33 @@ def test_bad_usage_is_one_line_and_exit_2(cli, arguments, says):
 
 def test_quality_reports_in_text_json_and_html(cli, folder):
     code, out, _ = cli("quality", "vectors.fbin", "--suggest", "--recall", "0.5", "--k", "5", "--report", "r.html")
-    assert code == 0 and "Smallest encoding that holds recall@5 of 0.5" in out and "int8-row" in out
+    assert (
+        code == 0
+        and "Smallest encoding that holds recall@5 of 0.5 and can be written: int8-chunk" in out
+        and "int8-row" in out
+    )
     assert "<svg" in (folder / "r.html").read_text()
     code, out, _ = cli("quality", "vectors.fbin", "-e", "float16", "--k", "5", "--json")
     assert json.loads(out)["entries"][0]["name"] == "float16"
+
+
+@pytest.mark.parametrize("recall", ["0.2", "0.9999"])
+@pytest.mark.parametrize("file", ["vectors.fbin", "cards.cvc", "shard-*.fbin", "two.npz", "a name.npy"])
+def test_the_suggested_command_does_what_was_measured(cli, folder, file, recall):
+    with pv.open("vectors.fbin") as c:
+        rows = c.vectors.to_numpy()
+    pv.write("two.npz", {"main": rows, "other": rows[:3]})
+    pv.write("a name.npy", rows)
+    found = json.loads(cli("quality", file, "--suggest", "--recall", recall, "--k", "5", "--json")[1])
+    assert found["suggestion"] in ("int8-chunk", "float16", "raw")
+    if found["suggestion"] == "raw":
+        assert found["command"] is None
+        return
+    words = shlex.split(found["command"])
+    assert words[:2] == ["polyvec", "convert"] and cli(*words[1:])[0] == 0
+    compared = json.loads(cli("quality", file, words[3], "--k", "5", "--json")[1])["entries"][0]
+    tried = next(e for e in found["entries"] if e["name"] == found["suggestion"])
+    assert (compared["recalls"], compared["max_error"]) == (tried["recalls"], tried["max_error"])
 
 
 @pytest.mark.parametrize("name", ["r.html", "r.json", "r.txt"])

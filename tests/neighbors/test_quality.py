@@ -11,7 +11,8 @@ import polyvec as pv
 from polyvec.core.errors import InputError
 from polyvec.kernels import available_paths, use_path
 from polyvec.neighbors import quality as quality_module
-from polyvec.neighbors.page import quality_page
+from polyvec.neighbors import trials as trials_module
+from polyvec.neighbors.page import quality_lead, quality_page
 from polyvec.neighbors.quality import measure_quality, pick_smallest, spread_runs
 from polyvec.neighbors.trials import TRIALS, Look, nearest
 
@@ -77,15 +78,95 @@ def test_a_compressed_file_is_compared_row_by_row(tmp_path):
 
 
 def test_the_suggestion_is_the_smallest_that_holds(report):
-    assert report.suggestion == pick_smallest(report.entries, 10, 0.9)
-    able = [e for e in report.entries if e.recall(10).low >= 0.9]
-    assert report.suggestion == min(able, key=lambda e: e.bytes).name
+    able = [e for e in report.entries if e.recall(10).low >= 0.9 and TRIALS[e.name].target is not None]
+    assert report.suggestion == min(able, key=lambda e: e.bytes).name == pick_smallest(able, 10, 0.9)
     assert pick_smallest(report.entries[-3:], 10, 0.99) == "raw"
 
 
 def test_given_queries_are_not_held_out():
     found = measure_quality(ROWS, encodings=["float16"], queries=ROWS[:20], k=[1])
     assert found.measured_rows == 3000 and not found.held_out and found.entries[0].recall(1).recall > 0.9
+
+
+def plain_recall(rows, after, queries, k, metric):
+    """Recall by NumPy in float64, over all rows."""
+
+    def best(base):
+        base, asked = base.astype(np.float64), queries.astype(np.float64)
+        scores = asked @ base.T
+        if metric == "cosine":
+            scores /= np.linalg.norm(base, axis=1)
+        elif metric == "l2":
+            scores = 2 * scores - (base**2).sum(axis=1)
+        return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+
+    return np.mean([len(set(a) & set(b)) / k for a, b in zip(best(rows), best(after))])
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2", "ip"])
+def test_recall_is_among_all_rows_however_many(metric):
+    rows = RNG.standard_normal((210_000, 4)).astype(np.float32)
+    queries = RNG.standard_normal((20, 4)).astype(np.float32)
+    found = measure_quality(rows, encodings=["int4"], queries=queries, k=[10], metric=metric)
+    after = TRIALS["int4"].fit(Look(0, 1, rows))(rows, np.arange(len(rows)))
+    assert found.measured_rows == 210_000 and found.sampled_rows is None
+    assert found.entries[0].recall(10).recall == pytest.approx(plain_recall(rows, after, queries, 10, metric), abs=0.01)
+    assert f"Measured on all 210,000 rows with 20 queries given, metric {metric}" in quality_lead(found)[1]
+
+
+def test_a_sample_of_rows_says_that_it_flatters_and_suggests_nothing():
+    few = measure_quality(ROWS, encodings=["int4"], sample_rows=300, sample_queries=30, k=[10])
+    whole = measure_quality(ROWS, encodings=["int4"], sample_queries=30, k=[10])
+    assert few.sampled_rows == few.measured_rows + few.queries < 3000
+    assert few.entries[0].recall(10).recall > whole.entries[0].recall(10).recall
+    assert any("recall on all of them is lower than shown" in line for line in quality_lead(few))
+    with pytest.raises(InputError, match="a suggestion must hold on all 3000 rows"):
+        measure_quality(ROWS, sample_rows=300, suggest=0.9)
+
+
+def test_all_given_queries_are_used_or_how_many_is_said():
+    queries = RNG.standard_normal((1000, 32)).astype(np.float32)
+    queries[500:] += 3  # the second half is of another kind
+    found = measure_quality(ROWS, encodings=["bit"], queries=queries, k=[10])
+    assert (found.queries, found.given_queries) == (1000, 1000) and "1,000 queries given" in quality_lead(found)[1]
+    some = measure_quality(ROWS, encodings=["bit"], queries=queries, k=[10], sample_queries=500)
+    assert "with 500 of 1,000 queries given, evenly spread" in quality_lead(some)[1]
+    first = measure_quality(ROWS, encodings=["bit"], queries=queries[:500], k=[10])
+    whole, spread, half = (r.entries[0].recall(10).recall for r in (found, some, first))
+    assert abs(spread - whole) < abs(half - whole)
+
+
+@pytest.mark.parametrize(("scale", "wanted"), [(1.0, "int8-chunk"), (1e-3, "int8-chunk")])
+def test_chunks_are_those_of_the_file_that_convert_writes(tmp_path, monkeypatch, scale, wanted):
+    rows = (ROWS * scale).astype(np.float32)
+    rows[:1000] *= 30  # one range for all would lose the others
+    for module in (trials_module, quality_module):
+        monkeypatch.setattr(module, "CHUNK_ROWS", 1000)
+    pv.write(tmp_path / "a.fbin", rows)
+    tried = measure_quality(tmp_path / "a.fbin", encodings=["int8-chunk"], sample_queries=40, k=[10]).entries[0]
+    pv.convert(tmp_path / "a.fbin", tmp_path / "a.cvc", encoding="int8", chunk_rows=1000)
+    made = measure_quality(tmp_path / "a.fbin", tmp_path / "a.cvc", sample_queries=40, k=[10]).entries[0]
+    assert (tried.max_error, tried.recalls) == (made.max_error, made.recalls)
+
+
+def test_only_what_convert_writes_is_suggested(report):
+    assert report.suggestion in ("float16", "bfloat16", "int8-chunk", "raw")
+    assert report.command is None  # of an array there is no file to convert
+    low = measure_quality(ROWS, sample_queries=50, k=[10], suggest=0.1)
+    assert low.suggestion == "int8-chunk" and low.smaller in ("bit", "pq")
+    assert any(f"{low.smaller} would hold it too" in line for line in quality_lead(low))
+    halves = measure_quality(ROWS.astype(np.float16), encodings=["float16", "bfloat16"], k=[10], suggest=0.5)
+    assert halves.suggestion == "raw"  # nothing would get smaller
+    odd = ROWS.copy()
+    odd[5] = np.nan  # int8 cannot hold it
+    assert measure_quality(odd, sample_queries=50, k=[10], suggest=0.1).suggestion == "float16"
+
+
+def test_recall_plots_have_whiskers(report):
+    marks = re.findall(r'<path d="M([\d.]+) ([\d.]+)V([\d.]+)[^>]*class="whisker"', quality_page(report))
+    assert len(marks) >= 2 * len(TRIALS) and all(float(low) > float(high) for _, low, high in marks)
+    entry = report.entries[0].recall(1)
+    assert f"({entry.low:.4g} to {entry.high:.4g})</title>" in quality_page(report)
 
 
 def test_odd_rows_are_left_out_and_said():
@@ -128,7 +209,7 @@ def test_names_in_a_page_are_escaped(tmp_path):
 def test_every_trial_gives_rows_back_in_any_dimension(name, dim):
     rows = RNG.standard_normal((300, dim)).astype(np.float32)
     rows[3] = 0
-    after = TRIALS[name].fit(Look(float(rows.min()), float(rows.max()), rows))(rows)
+    after = TRIALS[name].fit(Look(float(rows.min()), float(rows.max()), rows))(rows, np.arange(300))
     assert after.shape == rows.shape and after.dtype == np.float32 and np.isfinite(after).all()
     assert TRIALS[name].row_bytes(dim) > 0
 

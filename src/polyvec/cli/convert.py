@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -84,15 +84,15 @@ def command(
     else:
         print_receipt(receipt, json=False)
     if report is not None and not dry_run:
-        _report(source, target, to, column, report)
+        _report(source, target, to, column, report, progress(json))
     return None
 
 
-def _report(source: str, target: str, to: str | None, column: str | None, report: str) -> None:
+def _report(source: str, target: str, to: str | None, column: str | None, report: str, bar: Any) -> None:
     """Compare the new file with its source, by error and by recall."""
     from polyvec import formats
     from polyvec.cli.quality import write_quality
     from polyvec.neighbors.quality import measure_quality
 
     with formats.open(target, format=to) as written:
-        write_quality(report, measure_quality(source, written, column=column))
+        write_quality(report, measure_quality(source, written, column=column, progress=bar))

@@ -22,8 +22,12 @@ def command(
     queries: Annotated[str | None, flags.query_file("instead of rows held out")] = None,
     k: Annotated[str, flags.neighbours(flags.MANY)] = "1,10,100",
     metric: Annotated[str | None, flags.metrics("ip, cosine or l2; the file's own by default, else cosine")] = None,
-    sample: Annotated[int, typer.Option("--sample", help="Queries held out.")] = 500,
-    rows: Annotated[int, flags.row_count("to measure")] = 200_000,
+    sample: Annotated[
+        int | None, typer.Option("--sample", help="Queries: 500 rows held out, or all that are given, by default.")
+    ] = None,
+    rows: Annotated[
+        int | None, flags.row_count("a quick look; recall among fewer rows is higher, so all by default")
+    ] = None,
     seed: Annotated[int, flags.seed("which rows are held out")] = 0,
     report: flags.Report = None,
     threads: flags.Threads = None,

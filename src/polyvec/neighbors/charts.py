@@ -16,13 +16,19 @@ Scale = Callable[[float], float]
 
 def points(
     title: str, marks: Sequence[tuple[str, float, float]], *, x: str, y: str, log_x: bool = False,
-    low: float | None = None, high: float | None = None,
+    low: float | None = None, high: float | None = None, intervals: Sequence[tuple[float, float]] | None = None,
 ) -> str:  # fmt: skip
-    """Named points; `marks` are (name, x, y)."""
-    marks = [m for m in marks if isfinite(m[1]) and isfinite(m[2]) and (m[1] > 0 or not log_x)]
-    if not marks:
+    """Named points; `marks` are (name, x, y), `intervals` the ends of each one's whisker."""
+    ends = list(intervals) if intervals is not None else [(m[2], m[2]) for m in marks]
+    drawn = [
+        (mark, end)
+        for mark, end in zip(marks, ends)
+        if isfinite(mark[1]) and isfinite(mark[2]) and (mark[1] > 0 or not log_x)
+    ]
+    if not drawn:
         return ""
-    xs, ys = [m[1] for m in marks], [m[2] for m in marks]
+    marks, ends = [mark for mark, _ in drawn], [end for _, end in drawn]
+    xs, ys = [m[1] for m in marks], [value for m, end in drawn for value in (m[2], *end)]
     bottom = min(ys) if low is None else low
     top = max(ys) if high is None else high
     place_x, ticks_x = _axis(min(xs), max(xs), LEFT + 20, WIDTH - RIGHT - 60, log_x)
@@ -32,9 +38,15 @@ def points(
     for i, (name, x_value, value) in enumerate(marks):
         px, py = place_x(x_value), place_y(value)
         colour = COLOURS[i % len(COLOURS)]
+        if ends[i][0] < ends[i][1]:
+            least, most = place_y(max(ends[i][0], bottom)), place_y(min(ends[i][1], top))
+            body.append(
+                f'<path d="M{px:.1f} {least:.1f}V{most:.1f}M{px - 4:.1f} {least:.1f}h8M{px - 4:.1f} {most:.1f}h8" '
+                f'class="whisker" stroke="{colour}" fill="none"/>'
+            )
         body.append(
             f'<circle cx="{px:.1f}" cy="{py:.1f}" r="5" fill="{colour}">'
-            f"<title>{escape(name)}: {value:.4g}</title></circle>"
+            f"<title>{escape(name)}: {value:.4g}{_span(ends[i])}</title></circle>"
         )
         at = py - 9
         while any(abs(at - b) < 11 and abs(px - a) < 62 for a, b in labels):
@@ -43,6 +55,10 @@ def points(
         labels.append((px, at))
         body.append(f'<text x="{px:.1f}" y="{at:.1f}" text-anchor="middle" class="mark">{escape(name)}</text>')
     return _frame(title, x, y, place_x, ticks_x, place_y, ticks_y, body)
+
+
+def _span(ends: tuple[float, float]) -> str:
+    return f" ({ends[0]:.4g} to {ends[1]:.4g})" if ends[0] < ends[1] else ""
 
 
 def bars(

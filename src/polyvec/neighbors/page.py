@@ -7,7 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from polyvec.neighbors import charts
-from polyvec.neighbors.quality import ERROR_BINS, Entry, Quality
+from polyvec.neighbors.quality import Quality
+from polyvec.neighbors.tally import ERROR_BINS, Entry
 
 if TYPE_CHECKING:
     from polyvec.verbs.stats import Stats
@@ -76,18 +77,32 @@ def _cells(entry: Entry, ks: Sequence[int]) -> list[str]:
 
 def quality_lead(report: Quality) -> list[str]:
     """What was measured, in sentences."""
-    held = "held out of the base" if report.held_out else "given"
+    asked = f"{report.queries:,} queries held out of the base"
+    if report.given_queries == report.queries:
+        asked = f"{report.queries:,} queries given"
+    elif report.given_queries is not None:
+        asked = f"{report.queries:,} of {report.given_queries:,} queries given, evenly spread"
     lead = [
         f"{report.rows:,} rows x {report.dim} {report.dtype}, {report.bytes:,} bytes raw.",
-        f"Measured on {report.measured_rows:,} rows with {report.queries:,} queries {held}, metric {report.metric}; "
-        "queries stay in full precision. Recall is fair to ties; ± is the 95 % interval.",
+        f"Measured on {'all ' if report.sampled_rows is None else ''}{report.measured_rows:,} rows with {asked}, metric "
+        f"{report.metric} ({report.metric_from}); queries stay in full precision. Recall is fair to ties; ± is the 95 % "
+        "interval over queries.",
     ]
+    if report.sampled_rows is not None:
+        lead.append(
+            f"Only {report.sampled_rows:,} of {report.rows:,} rows were measured: among fewer rows neighbours lie farther "
+            "apart, so recall on all of them is lower than shown, and no interval covers that. Leave --rows out for it."
+        )
     lead += [f"{note}." for note in report.notes]
     if report.skipped_rows:
         lead.append(f"{report.skipped_rows:,} rows that are not finite were left out.")
     if report.suggestion is not None and report.target is not None:
         k, share = report.target
-        lead.append(f"Smallest encoding that holds recall@{k} of {share:g}: {report.suggestion}.")
+        lead.append(f"Smallest encoding that holds recall@{k} of {share:g} and can be written: {report.suggestion}.")
+        if report.smaller is not None:
+            lead.append(f"{report.smaller} would hold it too, and be smaller; no format here has it.")
+        if report.command is not None:
+            lead.append(f"To write it: {report.command}")
     lead += [f"{e.name} could not be measured: {e.failed}" for e in report.entries if e.failed is not None]
     return lead
 
@@ -99,11 +114,18 @@ def quality_page(report: Quality) -> str:
     ks = [r.k for r in next((e.recalls for e in report.entries if e.recalls), ())]
     plots = []
     for k in ks:
-        marks = [
-            (e.name, e.bytes / max(1, report.rows), r.recall) for e in report.entries if (r := e.recall(k)) is not None
-        ]
+        measured = [(e, r) for e in report.entries if (r := e.recall(k)) is not None]
+        marks = [(e.name, e.bytes / max(1, report.rows), r.recall) for e, r in measured]
         plots.append(
-            charts.points(f"recall@{k} against size", marks, x="bytes a row", y=f"recall@{k}", log_x=True, high=1.0)
+            charts.points(
+                f"recall@{k} against size",
+                marks,
+                x="bytes a row",
+                y=f"recall@{k}, 95 % interval",
+                log_x=True,
+                high=1.0,
+                intervals=[(r.low, r.high) for _, r in measured],
+            )
         )
     shown = [(e.name, e.error_histogram) for e in report.entries if e.error_histogram]
     plots.append(charts.lines("error of a value", list(ERROR_BINS), shown, x="absolute error", y="values", log_x=True))

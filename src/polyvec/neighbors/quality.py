@@ -1,14 +1,17 @@
 """quality: what a compressed collection loses, measured: size, error, distortion, norm drift and recall.
 
 Queries are rows held out of the base (or given), kept in full precision; the truth is their exact neighbours among
-the original rows, and recall says how many of those an exact search over the compressed rows still finds. All
-encodings are measured in one pass over the file, block by block.
+all original rows, and recall says how many of those an exact search over the compressed rows still finds. Queries are
+sampled, rows are not: among fewer rows neighbours lie farther apart, and every encoding looks better than it is. All
+encodings are measured in one pass over the file, block by block, after one that looks at ranges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,46 +22,25 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
-from polyvec.neighbors.base import Base, check_vectors, opened, scorable
+from polyvec.formats.cvc.encoding import CHUNK_ROWS
+from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, scorable
+from polyvec.neighbors.listed import spread
 from polyvec.neighbors.metric import Choice, Metric, choose_metric
-from polyvec.neighbors.recall import Recall, recall_at
-from polyvec.neighbors.scan import RowBlock, Scan
-from polyvec.neighbors.trials import Decode, Look, Trial, choose_trials
+from polyvec.neighbors.scan import Scan
+from polyvec.neighbors.tally import Entry, Rows, Tally, feed
+from polyvec.neighbors.trials import TRIALS, Look, Trial, choose_trials
 
-Singles = NDArray[np.float32]
-
-ROWS = 200_000  # measured at most, in evenly spread runs: what bounds the time
-QUERIES = 500
+HELD_OUT = 500  # queries, where none are given
+MOST_GIVEN = 10_000  # of given queries; of more, so many evenly spread
 RUN_ROWS = 8192
 SAMPLE = 16384  # rows that codebooks are learnt from
-ERROR_BINS = np.concatenate([[0.0], np.logspace(-10, 2, 61), [np.inf]])
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One encoding's figures. Errors are absolute, per value; distortion is 1 - cosine; drift is relative."""
-
-    name: str
-    title: str
-    bytes: int
-    ratio: float
-    max_error: float
-    mean_error: float
-    max_distortion: float
-    mean_distortion: float
-    norm_drift: float
-    recalls: tuple[Recall, ...]
-    error_histogram: tuple[int, ...] = ()
-    failed: str | None = None
-
-    def recall(self, k: int) -> Recall | None:
-        """The recall at k, where it was measured."""
-        return next((r for r in self.recalls if r.k == k), None)
+NORMS = 200_000  # lengths in the histogram
+BEYOND = 16  # true neighbours listed beyond the largest k, to see what ties with the last
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """A report on one collection."""
+    """A report on one collection. `command` writes what is suggested; `smaller` would hold too, but nothing writes it."""
 
     source: str
     rows: int
@@ -66,9 +48,10 @@ class Quality:
     dtype: str
     bytes: int
     measured_rows: int
+    sampled_rows: int | None  # None where all rows were measured
     skipped_rows: int
     queries: int
-    held_out: bool
+    given_queries: int | None  # None where rows were held out
     metric: str
     metric_from: str
     notes: tuple[str, ...]
@@ -76,10 +59,30 @@ class Quality:
     norm_histogram: tuple[tuple[float, ...], tuple[int, ...]]
     suggestion: str | None = None
     target: tuple[int, float] | None = None
+    command: str | None = None
+    smaller: str | None = None
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the queries are rows of the base that were left out of it."""
+        return self.given_queries is None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        return {**asdict(self), "held_out": self.held_out}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is measured, and how."""
+
+    vectors: Column
+    runs: list[tuple[int, int]]
+    rows: int  # of all runs
+    choice: Choice
+    k: tuple[int, ...]
+    threads: int | None
+    progress: Progress | None
 
 
 def measure_quality(
@@ -90,8 +93,8 @@ def measure_quality(
     queries: Base | None = None,
     metric: str | None = None,
     k: Sequence[int] = (1, 10, 100),
-    sample_queries: int = QUERIES,
-    sample_rows: int = ROWS,
+    sample_queries: int | None = None,
+    sample_rows: int | None = None,
     suggest: float | None = None,
     column: str | None = None,
     seed: int = 0,
@@ -100,58 +103,40 @@ def measure_quality(
 ) -> Quality:
     """Measure what encodings lose, or what one compressed file lost.
 
-    Without `compressed`, `encodings` (all by default) are tried on the rows. `queries` gives queries instead of rows
-    held out. `suggest=0.99` picks the smallest encoding whose recall at the middle k holds that target with its
-    whole 95 % interval.
+    Without `compressed`, `encodings` (all by default) are tried on the rows. `queries` gives queries instead of 500
+    rows held out; `sample_queries` takes so many of either, evenly spread. `metric` is the original's own where it
+    states one, else cosine. `sample_rows` measures fewer rows, in evenly spread runs: quick, but recall among fewer rows
+    is higher than among all. `suggest=0.99` picks the smallest encoding that `convert` writes whose recall at the middle k
+    among all rows holds that target with its whole 95 % interval.
     """
     trials = [] if compressed is not None else choose_trials(None if encodings is None else list(encodings))
-    if sample_rows < 2 or sample_queries < 1:
+    if (sample_rows is not None and sample_rows < 2) or (sample_queries is not None and sample_queries < 1):
         raise InputError("a sample needs at least 2 rows and 1 query")
     if suggest is not None and not 0 < suggest <= 1:
         raise InputError(f"the recall target is {suggest}; it must be above 0 and at most 1")
     with opened(original, column) as (collection, vectors):
-        chosen = choose_metric(metric, [collection], default=Metric.COSINE)
+        choice = choose_metric(metric, [collection], default=Metric.COSINE)
         check_vectors(vectors, "the original")
         if not vectors.rows:
             raise InputError("the original is empty; there is nothing to measure")
-        runs = spread_runs(vectors.rows, sample_rows)
-        others: list[tuple[Collection, Column]] = []
+        if suggest is not None and sample_rows is not None and sample_rows < vectors.rows:
+            raise InputError(
+                f"a suggestion must hold on all {vectors.rows} rows, and recall among {sample_rows} of them is higher; "
+                "leave --rows (sample_rows=) out"
+            )
+        runs = spread_runs(vectors.rows, vectors.rows if sample_rows is None else sample_rows)
+        job = _Job(vectors, runs, sum(b - a for a, b in runs), choice, tuple(k), threads, progress)
+        asked = _queries(job, queries, sample_queries, seed)
         if compressed is None:
-            return _measure(
-                collection,
-                vectors,
-                runs,
-                trials,
-                others,
-                queries,
-                chosen,
-                k,
-                sample_queries,
-                suggest,
-                seed,
-                threads,
-                progress,
-            )
-        with opened(compressed) as other:
-            check_vectors(other[1], "the compressed file")
-            if other[1].shape != vectors.shape:
-                mine, theirs = (" x ".join(map(str, c.shape)) for c in (vectors, other[1]))
-                raise InputError(f"the original is {mine} and the compressed file is {theirs}; they must agree")
-            return _measure(
-                collection,
-                vectors,
-                runs,
-                trials,
-                [other],
-                queries,
-                chosen,
-                k,
-                sample_queries,
-                suggest,
-                seed,
-                threads,
-                progress,
-            )
+            found = _measure(job, collection, trials, None, asked)
+        else:
+            with opened(compressed) as (other, stored):
+                check_vectors(stored, "the compressed file")
+                if stored.shape != vectors.shape:
+                    mine, theirs = (" x ".join(map(str, c.shape)) for c in (vectors, stored))
+                    raise InputError(f"the original is {mine} and the compressed file is {theirs}; they must agree")
+                found = _measure(job, collection, [], (other, stored), asked)
+        return found if suggest is None else _suggest(found, suggest, original, collection, column)
 
 
 def spread_runs(rows: int, most: int) -> list[tuple[int, int]]:
@@ -164,73 +149,73 @@ def spread_runs(rows: int, most: int) -> list[tuple[int, int]]:
     return [(int(s), int(s) + length) for s in np.unique(starts)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The queries, the rows of the base that they are, and how many were given."""
+
+    probes: NDArray[Any]
+    held: NDArray[np.int64]
+    given: int | None
+
+
 def _measure(
-    collection: Collection, vectors: Column, runs: list[tuple[int, int]], trials: list[Trial],
-    others: list[tuple[Collection, Column]], queries: Base | None, choice: Choice, k: Sequence[int],
-    sample_queries: int, suggest: float | None, seed: int, threads: int | None, progress: Progress | None,
-) -> Quality:  # fmt: skip
-    metric = choice.metric
-    look, total, skipped = _look(vectors, runs)
-    probes, held = _queries(vectors, runs, queries, metric, sample_queries, seed)
-    kept = total - skipped - len(held)
-    if kept < 1:
-        raise InputError(f"{total} rows are too few to hold queries out of; give queries")
-    ks = [one for one in k if one <= kept]
+    job: _Job, collection: Collection, trials: list[Trial], other: tuple[Collection, Column] | None, asked: _Asked
+) -> Quality:
+    vectors, metric = job.vectors, job.choice.metric
+    dim = vectors.row_shape[0]
+    look, skipped = _look(job)
+    left = job.rows - skipped - len(asked.held)
+    if left < 1:
+        raise InputError(f"{job.rows} rows are too few to hold queries out of; give queries")
+    ks = [one for one in job.k if one <= left]
     if not ks or min(ks) < 1:
-        raise InputError(f"k must be from 1 to the {kept} rows that are left; found {', '.join(map(str, k))}")
-    tables: list[_Tally] = []
+        raise InputError(f"k must be from 1 to the {left} rows that are left; found {', '.join(map(str, job.k))}")
+
+    def scan(beyond: int = 0) -> Scan:
+        return Scan(asked.probes, k=min(left, max(ks) + beyond), metric=metric, threads=job.threads)
+
+    tables: list[Tally] = []
     for trial in trials:
-        tally = _Tally(
-            trial.name,
-            trial.title,
-            trial.row_bytes(vectors.row_shape[0]) * vectors.rows,
-            probes,
-            max(ks),
-            metric,
-            threads,
-        )
+        tally = Tally(trial.name, trial.title, trial.row_bytes(dim) * vectors.rows, scan())
         try:
             tally.decode = trial.fit(look)
         except InputError as error:
             tally.failed = str(error)
         tables.append(tally)
-    for other, column in others:
-        title = Path(other.path).name if other.path else "compressed"
-        tables.append(_Tally(title, column.encoding, _size(other, column), probes, max(ks), metric, threads))
-        tables[-1].column = column
-    truth = Scan(probes, k=max(ks), metric=metric, threads=threads)
+    if other is not None:
+        title = Path(other[0].path).name if other[0].path else "compressed"
+        tables.append(Tally(title, other[1].encoding, _size(*other), scan()))
+        tables[-1].column = other[1]
+    truth = scan(BEYOND)
     norms: list[NDArray[np.float64]] = []
-    first = 0
-    for number, (start, stop) in enumerate(runs):
-        rows, chosen = _clean(vectors, start, stop, held)
-        ids = np.arange(first, first + len(rows), dtype=np.int64)
-        first += len(rows)
-        truth.feed(RowBlock(int(ids[0]) if len(ids) else 0, len(rows), rows, ids=ids))
-        norms.append(np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)))
+    done, step = job.rows, max(1, job.rows // NORMS)
+    for block in _blocks(job, asked.held):
+        feed(truth, block.values, block)
+        norms.append(block.norms[block.kept][::step])
         for tally in tables:
-            tally.add(rows, norms[-1], ids, start, stop, chosen)
-        if progress is not None:
-            progress(number + 1, len(runs))
+            tally.add(block)
+        done += block.stop - block.start
+        if job.progress is not None:
+            job.progress(done, 2 * job.rows)
     true_ids, true_scores = truth.result()
     true_keys = -true_scores if metric is Metric.L2 else true_scores
-    raw = vectors.rows * vectors.row_shape[0] * vectors.dtype.itemsize
-    entries = tuple(tally.entry(true_ids, true_keys, ks, raw) for tally in tables)
-    lengths = np.concatenate(norms)
+    raw = vectors.rows * dim * vectors.dtype.itemsize
+    entries = tuple(tally.entry(true_ids, true_keys, ks, raw, metric) for tally in tables)
+    choice = job.choice
+    return Quality(
+        collection.path or "memory", vectors.rows, dim, str(vectors.dtype), raw, left,
+        None if job.rows == vectors.rows else job.rows, skipped, len(asked.probes), asked.given, choice.word,
+        choice.source, choice.notes, entries, _histogram(np.concatenate(norms)),
+    )  # fmt: skip
+
+
+def _histogram(lengths: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[int, ...]]:
     low, high = float(lengths.min()), float(lengths.max())
     if high - low < 1e-4 * max(high, 1e-30):  # all but equal: one bar, not the noise
         low, high = low - 0.05 * low - 1e-9, high + 0.05 * high + 1e-9
     edges = np.linspace(low, high, 42)
     counts, _ = np.histogram(lengths, edges)
-    suggestion, target = None, None
-    if suggest is not None:
-        at = ks[len(ks) // 2]
-        target = (at, suggest)
-        suggestion = pick_smallest(entries, at, suggest)
-    return Quality(
-        collection.path or "memory", vectors.rows, vectors.row_shape[0], str(vectors.dtype), raw, kept, skipped,
-        len(probes), queries is None, choice.word, choice.source, choice.notes, entries,
-        (tuple(map(float, edges)), tuple(map(int, counts))), suggestion, target,
-    )  # fmt: skip
+    return tuple(map(float, edges)), tuple(map(int, counts))
 
 
 def pick_smallest(entries: Sequence[Entry], k: int, target: float) -> str:
@@ -243,121 +228,111 @@ def pick_smallest(entries: Sequence[Entry], k: int, target: float) -> str:
     return min(able, key=lambda entry: entry.bytes).name if able else "raw"
 
 
-class _Tally:
-    """One encoding's sums, and its own scan."""
-
-    def __init__(
-        self, name: str, title: str, size: float, probes: NDArray[Any], k: int, metric: Metric, threads: int | None
-    ) -> None:
-        self.name, self.title, self.size = name, title, round(size)
-        self.scan = Scan(probes, k=k, metric=metric, threads=threads)
-        self.decode: Decode | None = None
-        self.column: Column | None = None
-        self.failed: str | None = None
-        self.values = self.rows = 0
-        self.max_error = self.sum_error = self.max_turn = self.sum_turn = self.sum_drift = 0.0
-        self.histogram = np.zeros(len(ERROR_BINS) - 1, np.int64)
-
-    def add(
-        self, rows: Singles, norms: NDArray[np.float64], ids: NDArray[np.int64], start: int, stop: int,
-        chosen: NDArray[np.intp],
-    ) -> None:  # fmt: skip
-        if self.failed is not None or not len(rows):
-            return
-        try:
-            if self.column is not None:
-                after = np.ascontiguousarray(scorable(self.column[start:stop])[chosen].astype(np.float32))
-            else:
-                assert self.decode is not None
-                after = np.ascontiguousarray(self.decode(rows))
-        except InputError as error:
-            self.failed = str(error)
-            return
-        self.scan.feed(RowBlock(int(ids[0]), len(after), after, ids=ids))
-        with np.errstate(all="ignore"):
-            gap = np.abs(rows - after)
-            self.max_error = max(self.max_error, float(gap.max(initial=0.0)))
-            self.sum_error += float(gap.sum(dtype=np.float64))
-            some = gap[:: max(1, len(gap) // 512)]
-            self.histogram += np.histogram(some, ERROR_BINS)[0]
-            lengths = np.sqrt(np.einsum("ij,ij->i", after, after, dtype=np.float64))
-            products = np.einsum("ij,ij->i", rows, after, dtype=np.float64)
-            both = norms * lengths
-            turn = np.where(both > 0, 1 - products / both, np.where(norms == lengths, 0.0, 1.0))
-            drift = np.where(norms > 0, np.abs(lengths - norms) / norms, (lengths > 0).astype(float))
-        self.max_turn = max(self.max_turn, float(turn.max()))
-        self.sum_turn += float(np.maximum(turn, 0).sum())
-        self.sum_drift += float(drift.sum())
-        self.rows += len(rows)
-        self.values += rows.size
-
-    def entry(self, true_ids: NDArray[np.int64], true_keys: NDArray[np.float64], ks: Sequence[int], raw: int) -> Entry:
-        found, _ = self.scan.result()
-        nothing = (0.0,) * 5
-        if self.failed is not None or not self.rows:
-            return Entry(
-                self.name, self.title, self.size, raw / max(1, self.size), *nothing, (), (), self.failed or "no rows"
-            )
-        recalls = tuple(recall_at(k, found, true_ids, None, true_keys) for k in ks)
-        return Entry(
-            self.name, self.title, self.size, raw / max(1, self.size), self.max_error, self.sum_error / self.values,
-            max(0.0, self.max_turn), self.sum_turn / self.rows, self.sum_drift / self.rows, recalls,
-            tuple(map(int, self.histogram)),
-        )  # fmt: skip
+def _suggest(found: Quality, target: float, original: Base, collection: Collection, column: str | None) -> Quality:
+    """The report with the smallest encoding that can be had and holds the target, and the command that writes it."""
+    ks = [one.k for one in next((e.recalls for e in found.entries if e.recalls), ())]
+    if not ks:  # nothing could be measured
+        return replace(found, suggestion="raw", target=None)
+    at = ks[len(ks) // 2]
+    able = [e for e in found.entries if e.name not in TRIALS or (e.bytes < found.bytes and _writable(e.name, found))]
+    name = pick_smallest(able, at, target)
+    smallest = pick_smallest([e for e in found.entries if e.bytes < found.bytes], at, target)
+    sizes = {"raw": found.bytes, **{e.name: e.bytes for e in found.entries}}
+    return replace(
+        found,
+        suggestion=name,
+        target=(at, target),
+        command=_command(name, original, collection, column),
+        smaller=smallest if sizes[smallest] < sizes[name] else None,
+    )
 
 
-def _look(vectors: Column, runs: list[tuple[int, int]]) -> tuple[Look, int, int]:
-    """A first pass: range, sample, rows, and rows that are not finite."""
-    low, high, total, skipped = np.inf, -np.inf, 0, 0
-    rows_wanted = max(1, sum(stop - start for start, stop in runs) // SAMPLE)
+def _writable(name: str, found: Quality) -> bool:
+    target = TRIALS[name].target
+    return target is not None and not (target.finite and found.skipped_rows)
+
+
+def _command(name: str, original: Base, collection: Collection, column: str | None) -> str | None:
+    """The command line that writes an encoding of a file; None where there is no file or nothing to write."""
+    trial = TRIALS.get(name)
+    if trial is None or trial.target is None or not isinstance(original, (str, os.PathLike)):
+        return None
+    source = Path(original)
+    stem = source.stem.replace("*", "").replace("?", "").rstrip("-_.") or "all"
+    words = ["polyvec", "convert", str(original), str(source.with_name(f"{stem}-{name}{trial.target.suffix}"))]
+    words += ["--encoding", trial.target.encoding]
+    if column is not None or len(collection.columns) > 1:
+        words += ["--column", column or collection.main]
+    if trial.target.suffix == ".cvc" and collection.format == "cvc":
+        words += ["--option", f"chunk_rows={CHUNK_ROWS}"]  # else the source's own chunks stay
+    return shlex.join(words)
+
+
+def _look(job: _Job) -> tuple[Look, int]:
+    """A first pass: ranges, sample, and how many rows are not finite."""
+    ranges: dict[int, tuple[float, float]] = {}
+    skipped = done = 0
+    step = max(1, job.rows // SAMPLE)
     pieces = []
-    for start, stop in runs:
-        rows, _ = _clean(vectors, start, stop, np.empty(0, np.int64))
-        total += stop - start
+    for start, stop in job.runs:
+        rows, numbers = _finite(job.vectors, start, stop)
         skipped += stop - start - len(rows)
+        chunks = numbers // CHUNK_ROWS
+        for chunk in np.unique(chunks).tolist():
+            piece = rows[chunks == chunk] if chunks[0] != chunks[-1] else rows
+            low, high = ranges.get(chunk, (np.inf, -np.inf))
+            ranges[chunk] = min(low, float(piece.min())), max(high, float(piece.max()))
         if len(rows):
-            low, high = min(low, float(rows.min())), max(high, float(rows.max()))
-            pieces.append(rows[::rows_wanted])
+            pieces.append(rows[::step].copy())
+        done += stop - start
+        if job.progress is not None:
+            job.progress(done, 2 * job.rows)
     if not pieces:
         raise InputError("no row is finite; there is nothing to measure")
-    return Look(low, high, np.ascontiguousarray(np.concatenate(pieces))), total, skipped
+    low, high = min(r[0] for r in ranges.values()), max(r[1] for r in ranges.values())
+    return Look(low, high, np.ascontiguousarray(np.concatenate(pieces)), ranges), skipped
 
 
-def _clean(vectors: Column, start: int, stop: int, held: NDArray[np.int64]) -> tuple[Singles, NDArray[np.intp]]:
-    """Finite rows of a range as float32, without those held out, and which they are."""
+def _blocks(job: _Job, held: NDArray[np.int64]) -> Iterator[Rows]:
+    for start, stop in job.runs:
+        rows, numbers = _finite(job.vectors, start, stop)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+        yield Rows(start, stop, rows, numbers, norms, ~np.isin(numbers, held))
+
+
+def _finite(vectors: Column, start: int, stop: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Finite rows of a range as float32, and their numbers."""
     with np.errstate(over="ignore"):
         rows = np.asarray(scorable(vectors[start:stop]), np.float32)
-    good: NDArray[np.bool_] = np.asarray(np.isfinite(rows).all(axis=1))
-    good[held[(held >= start) & (held < stop)] - start] = False
-    chosen = np.flatnonzero(good)
-    return np.ascontiguousarray(rows if len(chosen) == len(rows) else rows[chosen]), chosen
+    good = np.flatnonzero(np.isfinite(rows).all(axis=1))
+    return np.ascontiguousarray(rows if len(good) == len(rows) else rows[good]), good + start
 
 
-def _queries(
-    vectors: Column, runs: list[tuple[int, int]], queries: Base | None, metric: Metric, most: int, seed: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The queries, and the rows of the base that they are."""
-    nothing = np.empty(0, np.int64)
+def _queries(job: _Job, queries: Base | None, most: int | None, seed: int) -> _Asked:
+    """Given queries, or rows held out."""
+    vectors = job.vectors
     if queries is not None:
-        with opened(queries) as (_, asked):
+        with opened_queries(queries) as (_, asked):
             check_vectors(asked, "the queries")
             if asked.row_shape != vectors.row_shape:
                 dims = asked.row_shape[0], vectors.row_shape[0]
                 raise InputError(
                     f"the queries have {dims[0]} dimensions and the original has {dims[1]}; they must agree"
                 )
-            return scorable(asked[: max(1, most)]), nothing
-    rows = np.concatenate([np.arange(start, stop) for start, stop in runs])
+            some = spread(asked.rows, MOST_GIVEN if most is None else most)
+            return _Asked(scorable(asked.take(some)), np.empty(0, np.int64), asked.rows)
     rng = np.random.default_rng(seed)
-    count = min(most, max(1, len(rows) // 10))
-    held = np.sort(rng.choice(rows, count, replace=False))
+    count = min(HELD_OUT if most is None else most, max(1, job.rows // 10))
+    held = np.sort(rng.choice(job.rows, count, replace=False)).astype(np.int64)
+    if job.rows < vectors.rows:
+        held = np.concatenate([np.arange(start, stop) for start, stop in job.runs])[held]
     found = scorable(vectors.take(held)).astype(np.float32)
     good = np.isfinite(found).all(axis=1)
-    if metric is Metric.COSINE:
+    if job.choice.metric is Metric.COSINE:
         good &= (found != 0).any(axis=1)
     if not good.any():
         raise InputError("the rows held out as queries are all zero or not finite; give queries")
-    return found[good], held[good]
+    return _Asked(found[good], held[good], None)
 
 
 def _size(collection: Collection, column: Column) -> float:

@@ -1,13 +1,15 @@
 """Encodings on trial: what rows become when a file keeps them in fewer bytes.
 
-A trial is fitted once on a look at the rows (range and a sample), then gives back the rows of each block as a
-reader of such a file would see them. Nothing is written.
+A trial is fitted once on a look at the rows (ranges and a sample), then gives back the rows of each block as a
+reader of such a file would see them. Nothing is written. Those that `convert` writes name the file it makes: they are
+measured with the codec, the ranges and the chunks of that file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,13 @@ from numpy.typing import NDArray
 from polyvec.codecs import AffineUint8, BFloat16, Float16, ScaledInt8
 from polyvec.core.blocks import Block, Codec
 from polyvec.core.errors import InputError
+from polyvec.formats.cvc.encoding import CHUNK_ROWS
 from polyvec.kernels.paths import native, resolve_threads
 
 Singles = NDArray[np.float32]
-Decode = Callable[[Singles], Singles]
+Numbers = NDArray[np.int64]
+Decode = Callable[[Singles, Numbers], Singles]  # rows and their numbers in the file
 
-CHUNK_ROWS = 4096  # rows that share a range in "int8 per chunk"
 PQ_DIMS = 8  # dimensions a byte of product quantisation stands for
 PQ_ROUNDS = 10
 CENTROIDS = 256
@@ -34,6 +37,16 @@ class Look:
     low: float
     high: float
     sample: Singles
+    ranges: dict[int, tuple[float, float]] = field(default_factory=dict)  # chunk of CHUNK_ROWS rows -> its range
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What `convert` writes for a trial."""
+
+    suffix: str
+    encoding: str
+    finite: bool = False  # whether it refuses NaN and infinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,7 @@ class Trial:
     title: str
     row_bytes: Callable[[int], float]
     fit: Callable[[Look], Decode]
+    target: Target | None = None
 
 
 def through(codec: Codec, rows: Singles) -> Singles:
@@ -52,13 +66,21 @@ def through(codec: Codec, rows: Singles) -> Singles:
     return decoded
 
 
-def per_chunk(rows: Singles) -> Singles:
-    """Affine uint8 with a range for each chunk of rows."""
-    out = np.empty_like(rows)
-    for at in range(0, len(rows), CHUNK_ROWS):
-        piece = rows[at : at + CHUNK_ROWS]
-        out[at : at + CHUNK_ROWS] = through(AffineUint8.fit([piece]), piece)
-    return out
+def fit_chunks(look: Look) -> Decode:
+    """Affine uint8 with a range for each chunk of rows, as CVC files have it."""
+    ranges = look.ranges or {0: (look.low, look.high)}
+    codecs = {chunk: AffineUint8.fit([np.array([ends], np.float32)]) for chunk, ends in ranges.items()}
+
+    def decode(rows: Singles, numbers: Numbers) -> Singles:
+        out = np.empty_like(rows)
+        chunks = numbers // CHUNK_ROWS
+        edges = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(rows)]
+        for start, stop in pairwise(edges):
+            if start < stop:
+                out[start:stop] = through(codecs[int(chunks[start])], rows[start:stop])
+        return out
+
+    return decode
 
 
 def four_bits(rows: Singles) -> Singles:
@@ -85,7 +107,7 @@ def fit_product(look: Look) -> Decode:
     groups = [(at, min(at + PQ_DIMS, sample.shape[1])) for at in range(0, sample.shape[1], PQ_DIMS)]
     books = [_centroids(sample, first, last, rng) for first, last in groups]
 
-    def decode(rows: Singles) -> Singles:
+    def decode(rows: Singles, numbers: Numbers) -> Singles:
         out = np.empty_like(rows)
         for (first, last), book in zip(groups, books):
             out[:, first:last] = book[nearest(rows, first, book)]
@@ -133,7 +155,7 @@ def truncated(share: float) -> Callable[[Look], Decode]:
     def fit(look: Look) -> Decode:
         kept = max(1, int(look.sample.shape[1] * share))
 
-        def decode(rows: Singles) -> Singles:
+        def decode(rows: Singles, numbers: Numbers) -> Singles:
             out = rows.copy()
             out[:, kept:] = 0
             return out
@@ -143,14 +165,14 @@ def truncated(share: float) -> Callable[[Look], Decode]:
     return fit
 
 
-def _fixed(function: Decode) -> Callable[[Look], Decode]:
-    return lambda look: function
+def _fixed(function: Callable[[Singles], Singles]) -> Callable[[Look], Decode]:
+    return lambda look: lambda rows, numbers: function(rows)
 
 
 def _codec(make: Callable[[Look], Any]) -> Callable[[Look], Decode]:
     def fit(look: Look) -> Decode:
         codec = make(look)
-        return lambda rows: through(codec, rows)
+        return lambda rows, numbers: through(codec, rows)
 
     return fit
 
@@ -158,13 +180,18 @@ def _codec(make: Callable[[Look], Any]) -> Callable[[Look], Decode]:
 TRIALS = {
     trial.name: trial
     for trial in (
-        Trial("float16", "float16", lambda d: 2 * d, _codec(lambda look: Float16())),
-        Trial("bfloat16", "bfloat16", lambda d: 2 * d, _codec(lambda look: BFloat16())),
+        Trial("float16", "float16", lambda d: 2 * d, _codec(lambda look: Float16()), Target(".f16bin", "float16")),
+        Trial(
+            "bfloat16", "bfloat16", lambda d: 2 * d, _codec(lambda look: BFloat16()), Target(".safetensors", "bfloat16")
+        ),
         Trial(
             "int8-file", "int8, one range a file", lambda d: d,
             _codec(lambda look: AffineUint8.fit([np.array([[look.low, look.high]], np.float32)])),
         ),
-        Trial("int8-chunk", "int8, one range a chunk", lambda d: d + 8 / CHUNK_ROWS, _fixed(per_chunk)),
+        Trial(
+            "int8-chunk", f"int8, one range for {CHUNK_ROWS:,} rows", lambda d: d + 8 / CHUNK_ROWS, fit_chunks,
+            Target(".cvc", "int8", finite=True),
+        ),
         Trial("int8-row", "int8, one scale a row", lambda d: d + 4, _codec(lambda look: ScaledInt8())),
         Trial("int4", "int4, one scale a row", lambda d: -(-d // 2) + 4, _fixed(four_bits)),
         Trial("bit", "1 bit, one scale a row", lambda d: -(-d // 8) + 4, _fixed(one_bit)),
