@@ -97,3 +97,50 @@ def test_bad_lines_are_corrupt_with_their_place(data: bytes, words: str) -> None
 def test_fields_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="differ in length"):
         as_records({"a": [1], "b": [1, 2]})
+
+
+@pytest.mark.parametrize("name", list(held()))
+def test_every_holder_gives_chosen_records_and_lines_of_json(name: str) -> None:
+    records = held()[name]
+    rows = np.array([9, 0, 4, 4, 3])
+    assert records.take(rows) == [PLAIN[row] for row in rows]
+    assert records.view(rows)[1:] == [PLAIN[row] for row in rows[1:]]
+    assert records.view(rows).take(np.array([4, 1])) == [PLAIN[3], PLAIN[0]]
+    for start, stop in ((0, None), (2, 7), (5, 5), (9, 12)):
+        found = b"".join(records.json_lines(start, stop))
+        assert [json.loads(line) for line in found.splitlines()] == PLAIN[start:stop]
+        assert not found or found.endswith(b"\n")
+
+
+@pytest.mark.parametrize("scan", [64, 1 << 20])
+def test_lines_are_passed_on_as_they_are_but_not_unread(scan: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyvec.core.records.SCAN_BYTES", scan)
+    data = b"".join(b'{"n":%d,"x":1.50}\n' % row for row in range(1000))
+    records = LineRecords(Source(None, data=data))
+    assert b"".join(records.json_lines()) == data
+    both = ConcatRecords([records, records.view(range(10, 20))])
+    assert b"".join(both.json_lines()) == data + b"".join(b'{"n":%d,"x":1.50}\n' % row for row in range(10, 20))
+    rows = np.random.default_rng(0).permutation(1000)[:300]
+    assert [record["n"] for record in records.take(rows)] == rows.tolist()
+    with pytest.raises(Corrupt, match="twice"):
+        list(LineRecords(Source(None, data=data + b'{"n":1,"n":2}\n')).json_lines())
+
+
+def test_a_chosen_record_reads_no_more_than_its_neighbours() -> None:
+    data = b"".join(b'{"n":%d}\n' % row for row in range(100_000))
+    source = Source(None, data=data)
+    records = LineRecords(source)
+    assert records[77_777] == {"n": 77_777}
+    before = source.bytes_read
+    for row in range(0, 100_000, 9973):
+        assert records[row] == {"n": row}
+    assert source.bytes_read - before < 11 * 16 * LINES_PER_MARK
+
+
+def test_runs_of_lines_are_found_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b'{"a":1}\n' * 600 + b'{"a": 1}\n' * 3 + b'{"a":2}\n' * 500
+    records = LineRecords(Source(None, data=data))
+    parsed = []
+    monkeypatch.setattr(LineRecords, "_record", lambda self, row, offset, line: parsed.append(line) or json.loads(line))
+    assert list(records.runs()) == [(0, 603, {"a": 1}), (603, 1103, {"a": 2})]
+    assert len(parsed) == 3

@@ -11,6 +11,7 @@ import ctypes
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from polyvec.core.columns import Column
 
 KEY = b"polyvec"  # of the schema's metadata
+KINDS_AT_ONCE = 1024  # records looked at together
 BATCH_BYTES = 8 << 20  # of vectors in a batch
 CPU = (1, 0)  # DLPack's device
 BFLOAT = 4  # DLPack's type code
@@ -97,10 +99,13 @@ def _record_kinds(collection: Collection) -> tuple[dict[str, str], list[str]]:
     """The Arrow type of every record field, after a pass over the records; and which fields must be kept as JSON."""
     found: dict[str, set[str]] = {}
     counts: dict[str, int] = {}
-    for record in collection.records if collection.records is not None else ():
-        for key, value in record.items():
-            found.setdefault(key, set()).add(_kind(value))
-            counts[key] = counts.get(key, 0) + 1
+    records = iter(collection.records if collection.records is not None else ())
+    while batch := list(islice(records, KINDS_AT_ONCE)):
+        for keys in set(map(tuple, batch)):  # nearly always one: records of one kind
+            alike = [tuple(record.values()) for record in batch if tuple(record) == keys]
+            for key, values in zip(keys, zip(*alike)):
+                found.setdefault(key, set()).update(_kinds(values))
+                counts[key] = counts.get(key, 0) + len(values)
     kinds: dict[str, str] = {}
     texts = []
     for key, seen in found.items():
@@ -112,6 +117,16 @@ def _record_kinds(collection: Collection) -> tuple[dict[str, str], list[str]]:
             kinds[key] = "string"
             texts.append(key)
     return kinds, texts
+
+
+def _kinds(values: tuple[Any, ...]) -> set[str]:
+    """The kinds of one field's values: one look a type, and for whole numbers the ends."""
+    kinds: set[str] = set()
+    for kind in set(map(type, values)):
+        alike: list[Any] = [value for value in values if type(value) is kind]
+        whole = issubclass(kind, int)
+        kinds.update(_kind(value) for value in ((min(alike), max(alike)) if whole else alike[:1]))
+    return kinds
 
 
 def _kind(value: Any) -> str:

@@ -6,22 +6,25 @@ through a sparse index (`LineRecords`).
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from polyvec.core.errors import Corrupt
+from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.files import Source
 from polyvec.core.selection import Rows, bounds, one_row, row_numbers
-from polyvec.core.strict_json import parse_json
+from polyvec.core.strict_json import parse_json, parse_lines, parse_plain
 
 Record = Mapping[str, Any]
 
 LINES_PER_MARK = 256  # a mark of 8 bytes finds 256 lines: a billion records index in 32 MB
 SCAN_BYTES = 1 << 20
+TAKEN_ROWS = 4096  # of chosen records: fetched together
 
 
 class Records(ABC):
@@ -47,14 +50,23 @@ class Records(ABC):
             start, stop, step = key.indices(len(self))
             if step == 1:
                 return list(self.iterate(start, max(start, stop)))
-            return [self._one(row) for row in range(start, stop, step)]
+            return self.take(np.arange(start, stop, step))
         row = one_row(key, len(self), "record")
         if row is not None:
             return self._one(row)
-        return [self._one(int(row)) for row in np.asarray(row_numbers(key, len(self), "records"))]
+        return self.take(np.asarray(row_numbers(key, len(self), "records")))
 
     def _one(self, row: int) -> Record:
         return next(self._iterate(row, row + 1))
+
+    def take(self, rows: NDArray[Any]) -> list[Record]:
+        """The records of rows that are there, in the order given."""
+        return [self._one(int(row)) for row in rows]
+
+    def json_lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """Records ``start`` to ``stop`` as lines of JSON, one or more at a time, each with its line break."""
+        for record in self.iterate(start, stop):
+            yield encode_record(record) + b"\n"
 
     def runs(self) -> Iterator[tuple[int, int, Record]]:
         """Equal neighbours as ``(start, stop, record)``: sections, where records came from sections."""
@@ -161,8 +173,18 @@ class ViewRecords(Records):
             first = self._rows.start
             yield from self._records.iterate(first + start, first + stop)
         else:
-            for row in self._rows[start:stop]:
-                yield self._records[int(row)]
+            for at in range(start, stop, TAKEN_ROWS):
+                yield from self._records.take(np.asarray(self._rows[at : min(at + TAKEN_ROWS, stop)]))
+
+    def take(self, rows: NDArray[Any]) -> list[Record]:
+        return self._records.take(np.asarray(self._rows)[rows] if len(rows) else rows)
+
+    def json_lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        low, high = bounds(start, stop, len(self))
+        if isinstance(self._rows, range) and self._rows.step == 1:
+            yield from self._records.json_lines(self._rows.start + low, self._rows.start + high)
+        else:
+            yield from super().json_lines(low, high)
 
 
 class ConcatRecords(Records):
@@ -183,6 +205,20 @@ class ConcatRecords(Records):
             if low < high:
                 yield from records.iterate(low, high)
 
+    def take(self, rows: NDArray[Any]) -> list[Record]:
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        found: dict[int, Record] = {}
+        for owner in np.unique(owners).tolist():
+            places = np.flatnonzero(owners == owner)
+            found.update(zip(places.tolist(), self._many[owner].take(rows[places] - self._starts[owner])))
+        return [found[place] for place in range(len(rows))]
+
+    def json_lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        low, high = bounds(start, stop, len(self))
+        for first, records in zip(self._starts, self._many):
+            if max(low, first) < min(high, first + len(records)):
+                yield from records.json_lines(max(0, low - first), min(len(records), high - first))
+
 
 class LineRecords(Records):
     """The lines of a JSONL file, one object each; a sparse index is built on first use."""
@@ -190,17 +226,22 @@ class LineRecords(Records):
     def __init__(self, source: Source, rows: int | None = None) -> None:
         self.source = source
         self._expected = rows
-        self._marks: list[int] | None = None
+        self._marks: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
         self._length = 0
 
-    def _index(self) -> list[int]:
+    def _index(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Lines and where they start: every 256th, and the first of each megabyte, so that none is far."""
         if self._marks is None:
-            marks, lines, at, size = [0], 0, 0, self.source.size
+            offsets, rows = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+            lines, at, size = 0, 0, self.source.size
             while at < size:
                 piece = np.frombuffer(self.source.read_at(at, SCAN_BYTES), np.uint8)
                 ends = np.flatnonzero(piece == 0x0A)
-                first = -(lines + 1) % LINES_PER_MARK
-                marks.extend(int(at + end + 1) for end in ends[first::LINES_PER_MARK])
+                chosen = np.arange(-(lines + 1) % LINES_PER_MARK, len(ends), LINES_PER_MARK)
+                if len(ends) and (not len(chosen) or chosen[0]):
+                    chosen = np.concatenate([[0], chosen])
+                offsets.append(at + ends[chosen] + 1)
+                rows.append(lines + chosen + 1)
                 lines += len(ends)
                 at += len(piece)
             if size and self.source.read_at(size - 1, 1) != b"\n":
@@ -211,7 +252,7 @@ class LineRecords(Records):
                     expected=f"{self._expected} lines", found=f"{lines} lines",
                     remedy="rebuild the records file, or convert with --no-sidecar",
                 )  # fmt: skip
-            self._marks, self._length = marks, lines
+            self._marks, self._length = (np.concatenate(offsets), np.concatenate(rows)), lines
         return self._marks
 
     def __len__(self) -> int:
@@ -220,39 +261,91 @@ class LineRecords(Records):
         self._index()
         return self._length
 
+    def _blocks(self, start: int, stop: int) -> Iterator[tuple[int, int, bytes]]:
+        """Lines ``start`` to ``stop`` in blocks: the first line, its offset, and the bytes."""
+        offsets, rows = self._index()
+        block = int(np.searchsorted(rows, start, side="right")) - 1
+        while start < stop:
+            offset, row = int(offsets[block]), int(rows[block])
+            end = int(offsets[block + 1]) if block + 1 < len(offsets) else self.source.size
+            last = int(rows[block + 1]) if block + 1 < len(rows) else self._length
+            data = self.source.read_at(offset, end - offset)
+            if row < start or stop < last:
+                lines = data.split(b"\n")
+                skipped = sum(map(len, lines[: start - row])) + start - row
+                data = b"\n".join(lines[start - row : min(stop, last) - row]) + b"\n"
+                offset += skipped
+            yield start, offset, data
+            start, block = last, block + 1
+
+    def _parse(self, row: int, offset: int, data: bytes) -> list[Record]:
+        records = parse_lines(data, path=self.source.label, offset=offset)
+        if set(map(type, records)) <= {dict}:
+            return records
+        return [self._record(row + n, offset, line) for n, line in enumerate(data.removesuffix(b"\n").split(b"\n"))]
+
+    def _record(self, row: int, offset: int, line: bytes) -> Record:
+        record = parse_json(line, path=self.source.label, offset=offset)
+        if not isinstance(record, dict):
+            raise Corrupt("a record is not a JSON object", path=self.source.label, offset=offset,
+                          field=f"line {row + 1}", expected="{…}", found=type(record).__name__)  # fmt: skip
+        return record
+
+    def take(self, rows: NDArray[Any]) -> list[Record]:
+        """Records by row; each block of lines is read and cut once, and only the lines asked for are parsed."""
+        _, marks = self._index()
+        found: dict[int, Record] = {}
+        wanted = np.unique(rows)
+        blocks = np.searchsorted(marks, wanted, side="right")
+        for places in np.split(wanted, np.flatnonzero(np.diff(blocks)) + 1) if len(wanted) else ():
+            first = int(places[0])
+            for row, offset, data in self._blocks(first, int(places[-1]) + 1):
+                lines = data.split(b"\n")
+                chosen = [lines[place - row] for place in places.tolist()]
+                if (records := parse_plain(b"\n".join(chosen), len(chosen))) is None:
+                    ends = np.cumsum([0, *(len(line) + 1 for line in lines)])
+                    starts = (offset + ends[places - row]).tolist()
+                    records = list(map(self._record, places.tolist(), starts, chosen))
+                found.update(zip(places.tolist(), records))
+        return [found[int(row)] for row in rows]
+
     def _iterate(self, start: int, stop: int) -> Iterator[Record]:
-        if start >= stop:
-            return
-        marks = self._index()
-        offset = marks[start // LINES_PER_MARK]
-        skip = start % LINES_PER_MARK
-        row = start
-        for at, line in _lines(self.source, offset):
-            if skip:
-                skip -= 1
-                continue
-            record = parse_json(line, path=self.source.label, offset=at)
-            if not isinstance(record, dict):
-                raise Corrupt("a record is not a JSON object", path=self.source.label, offset=at,
-                              field=f"line {row + 1}", expected="{…}", found=type(record).__name__)  # fmt: skip
-            yield record
-            row += 1
-            if row >= stop:
-                return
+        for row, offset, data in self._blocks(start, stop):
+            yield from self._parse(row, offset, data)
+
+    def json_lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The lines as they lie in the file, after a look whether each of them is an object."""
+        for row, offset, data in self._blocks(*bounds(start, stop, len(self))):
+            self._parse(row, offset, data)
+            yield data if data.endswith(b"\n") else data + b"\n"
+
+    def runs(self) -> Iterator[tuple[int, int, Record]]:
+        """Equal neighbours; lines of equal bytes are not parsed again."""
+        start, current, before = 0, None, None
+        for row, offset, data in self._blocks(0, len(self)):
+            for number, line in enumerate(data.removesuffix(b"\n").split(b"\n")):
+                if line != before:
+                    record = self._record(row + number, offset, line)
+                    if current is not None and record != current:
+                        yield start, row + number, current
+                        start = row + number
+                    current, before = record, line
+                offset += len(line) + 1
+        if current is not None:
+            yield start, len(self), current
 
 
-def _lines(source: Source, offset: int) -> Iterator[tuple[int, bytes]]:
-    """Lines with their offsets, from ``offset`` on."""
-    rest, at = b"", offset
-    while piece := source.read_at(offset, SCAN_BYTES):
-        offset += len(piece)
-        lines = (rest + piece).split(b"\n")
-        rest = lines.pop()
-        for line in lines:
-            yield at, line
-            at += len(line) + 1
-    if rest:
-        yield at, rest
+def encode_record(record: Record) -> bytes:
+    """A record as JSON, without a line break; `InputError` where JSON has no word for it."""
+    try:
+        return _ENCODER.encode(record).encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"a record or metadata cannot be kept beside the output as JSON: {error}; use --no-sidecar (sidecar=False)"
+        ) from None
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

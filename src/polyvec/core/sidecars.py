@@ -26,12 +26,17 @@ from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
 from polyvec.core.ties import TIE, check_file, check_sidecar, fingerprint, read_tie, write_tie
 from polyvec.core.vocab import Strings, Vocab
+from polyvec.kernels import strings as tables
 
 if TYPE_CHECKING:
     from polyvec.core.format import Holds
 
 ENDINGS = (".words.txt", ".words.jsonl", ".ids.txt", ".ids.jsonl", ".ids.npy", ".records.jsonl", ".metadata.json")
 COMPANIONS = (*ENDINGS, TIE)  # what lies beside a file and must not outlive it
+
+
+STRINGS_AT_ONCE = 1 << 16
+LINE_BREAKS = np.frombuffer(b"\n\r", np.uint8)
 
 
 def lacking(collection: Collection, holds: Holds) -> list[str]:
@@ -64,7 +69,7 @@ def write_sidecars(collection: Collection, sink: Sink, what: Iterable[str]) -> l
             ending, pieces = ".ids.npy", _integers(collection.ids)
         elif kind == "records":
             assert collection.records is not None
-            ending, pieces = ".records.jsonl", (_json(record) + b"\n" for record in collection.records)
+            ending, pieces = ".records.jsonl", collection.records.json_lines()
         else:
             ending, pieces = ".metadata.json", iter([_json(collection.metadata, indent=2) + b"\n"])
         beside = sink.sibling(name + ending)
@@ -98,9 +103,11 @@ def keep_sidecars(sink: Sink, source: Source) -> None:
 
 
 def _strings(kind: str, strings: Strings) -> tuple[str, Iterator[bytes]]:
-    if any(b"\n" in (word := strings.raw(row)) or b"\r" in word for row in range(len(strings))):
+    pieces = [strings.table.slice(at, at + STRINGS_AT_ONCE) for at in range(0, len(strings), STRINGS_AT_ONCE)]
+    if any(np.isin(tables.join(piece), LINE_BREAKS).any() for piece in pieces):
         return f".{kind}.jsonl", (_json(word) + b"\n" for word in strings)
-    return f".{kind}.txt", (strings.raw(row) + b"\n" for row in range(len(strings)))
+    nothing = np.empty((STRINGS_AT_ONCE, 0), np.uint8)
+    return f".{kind}.txt", (tables.weave_rows(p, nothing[: len(p)], middle=b"", tail=b"\n") for p in pieces)
 
 
 def _integers(ids: Column) -> Iterator[bytes]:

@@ -34,6 +34,7 @@ MAIN = ("vectors", "vector", "emb", "embedding", "embeddings", "train", "neighbo
 MAX_RATIO = 4096  # decoded bytes for a stored one; what promises more has to show it first
 FREE_BYTES = 8 << 20
 SCAN_ROWS = 1 << 14
+MISSING = object()  # a field that a record does not have
 
 
 class Table(ABC):
@@ -293,23 +294,44 @@ class TableRecords(Records):
             return
         for at in range(start, stop, SCAN_ROWS):
             for first, batch in self._cursor.read(at, min(at + SCAN_ROWS, stop), SCAN_ROWS):
-                with self._table.wrapped():
-                    columns = {name: batch.column(name).to_pylist() for name in self._keys}
-                for row in range(batch.num_rows):
-                    yield self._record(columns, row, first + row)
+                yield from self._rows(batch, first)
 
-    def _record(self, columns: Mapping[str, list[Any]], row: int, place: int) -> dict[str, Any]:
-        record = {}
-        for name, key in self._keys.items():
-            value = columns[name][row]
+    def _rows(self, batch: Any, first: int) -> list[Record]:
+        """The rows of a batch; columns are made plain as a whole, and only where their type needs it."""
+        columns: list[list[Any]] = []
+        for name in self._keys:
+            with self._table.wrapped():
+                array = batch.column(name)
+                values: list[Any] = array.to_pylist()
             if name in self._texts:
-                if value is not None:  # null: the record has no such field
-                    record[key] = parse_json(
-                        value.encode("utf-8"), path=self._table.label, field=f"{name}, row {place}"
-                    )
-            else:
-                record[key] = plain(value)
-        return record
+                values = [self._value(name, value, first + row) for row, value in enumerate(values)]
+            elif number_type(array.type) is None and not text_type(array.type):
+                values = [plain(value) for value in values]
+            columns.append(values)
+        keys = list(self._keys.values())
+        if not self._texts:
+            return [dict(zip(keys, row)) for row in zip(*columns)]
+        return [{key: value for key, value in zip(keys, row) if value is not MISSING} for row in zip(*columns)]
+
+    def _value(self, name: str, text: str | None, place: int) -> Any:
+        if text is None:  # null: the record has no such field
+            return MISSING
+        return parse_json(text.encode("utf-8"), path=self._table.label, field=f"{name}, row {place}")
+
+    def take(self, rows: NDArray[Any]) -> list[Record]:
+        """Records by row, in one pass over the groups that have some."""
+        if self._cursor is None:
+            return [{} for _ in rows]
+        found: dict[int, Record] = {}
+        wanted = np.unique(rows)
+        for places in np.split(wanted, np.flatnonzero(np.diff(wanted // SCAN_ROWS)) + 1) if len(wanted) else ():
+            for first, batch in self._cursor.read(int(places[0]), int(places[-1]) + 1, SCAN_ROWS):
+                inside = places[(places >= first) & (places < first + batch.num_rows)]
+                with self._table.wrapped():
+                    chosen = batch.take(arrow().array(inside - first))
+                for place, record in zip(inside.tolist(), self._rows(chosen, first)):
+                    found[place] = record
+        return [found[int(row)] for row in rows]
 
 
 def plain(value: Any) -> Any:
