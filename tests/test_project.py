@@ -31,6 +31,17 @@ def test_a_bare_install_imports_and_helps(tmp_path):
     assert done.returncode == 0 and "convert" in done.stdout, done.stderr
 
 
+def test_the_readme_says_what_all_extras_are():
+    import tomllib
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    [everything] = re.findall(r"polyvec\[(.*)\]", extras["all"][0])
+    [sentence] = re.findall(
+        r"polyvec\[all\]'` takes all the extras but\s+(.*?)\.", (ROOT / "README.md").read_text(), re.S
+    )
+    assert set(extras) - {"all"} - set(everything.split(",")) == set(re.findall(r"`([\w-]+)`", sentence))
+
+
 def test_a_bare_install_converts(tmp_path):
     code = (
         "import numpy as np, polyvec as pv\n"

@@ -57,9 +57,36 @@ def test_every_input_gives_its_texts_vectors_and_records(model: Embedder, tmp_pa
         assert np.allclose(c.vectors.to_numpy(), model.embed(TEXTS), atol=1e-6)
         assert c.records is not None
         assert [record["text" if kind == "txt" else "body"] for record in c.records] == TEXTS
-        if kind == "jsonl":
+        if kind != "txt":
             assert [record["n"] for record in c.records] == list(range(6))
     assert not (tmp_path / "out.fbin.embedding").exists()
+
+
+def test_numbers_in_a_table_are_numbers_in_the_records_by_column(model: Embedder, tmp_path: Path) -> None:
+    source, target = tmp_path / "t.csv", tmp_path / "o.fbin"
+    source.write_text("text,year,price,zip,new,mixed\n12,1999,1.5,007,true,1\n13,,2,010,False,x\n14,-5,1e-3,5,,\n")
+    for resumed in (False, True):
+        if resumed:  # the types are those of all rows, also of those that an earlier run had read
+            stop_after_the_first_chunk(source, target, model)
+        embed_corpus(source, target, model=model)
+        with pv.open(target) as c:
+            assert c.records is not None and [dict(record) for record in c.records] == [
+                {"text": "12", "year": 1999, "price": 1.5, "zip": "007", "new": True, "mixed": "1"},
+                {"text": "13", "year": None, "price": 2.0, "zip": "010", "new": False, "mixed": "x"},
+                {"text": "14", "year": -5, "price": 0.001, "zip": "5", "new": None, "mixed": ""},
+            ]
+
+
+def stop_after_the_first_chunk(source: Path, target: Path, model: Embedder) -> None:
+    def stop(_: Step) -> None:
+        raise KeyboardInterrupt
+
+    old, verb.CHUNK_TEXTS = verb.CHUNK_TEXTS, 1
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            embed_corpus(source, target, model=model, progress=stop)
+    finally:
+        verb.CHUNK_TEXTS = old
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from polyvec.cli import flags
 
 def command(
     source: Annotated[str, typer.Argument(help="Texts: lines, .jsonl, .csv, .tsv, .parquet, or - for standard input.")],
-    model: Annotated[str, flags.model_file("a .weights file (polyvec model import makes one)")],
+    model: Annotated[str, flags.model_file("a .weights file, or minilm for the installed one")],
     target: Annotated[str | None, typer.Argument(help="The output; its suffix names the format.")] = None,
     output: flags.Output = None,
     field: Annotated[

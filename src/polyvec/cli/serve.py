@@ -11,7 +11,10 @@ from polyvec.cli import flags
 
 def command(
     file: Annotated[str | None, typer.Argument(help="A file of any format, or a glob of shards.")] = None,
-    model: Annotated[str | None, flags.model_file("a .weights file; it answers texts, and /v1/embeddings")] = None,
+    model: Annotated[
+        str | None,
+        flags.model_file("a .weights file, or minilm for the installed one; answers texts, and /v1/embeddings"),
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
     allow_host: Annotated[list[str] | None, typer.Option(help="A further name that requests may use.")] = None,

@@ -16,6 +16,7 @@ from polyvec.model.architecture import Architecture
 from polyvec.model.batching import make_batch, plan_batches
 from polyvec.model.engines import Engine, start_engine
 from polyvec.model.loading import load_model
+from polyvec.model.places import find_weights
 from polyvec.model.pooling import OUTPUTS, finish, output_shape
 from polyvec.model.tokenizer import Tokenizer
 
@@ -24,7 +25,9 @@ CHUNK_TEXTS = 16_384  # texts tokenized at a time: a corpus of any length stays 
 
 
 class Embedder:
-    """Embeds texts with the model of a `.weights` file. A context manager; safe from several threads.
+    """Embeds texts with the model of a `.weights` file, or of a name (``minilm``; see `polyvec.model.places`).
+
+    A context manager; safe from several threads.
 
     ``max_seq_length`` tokens are read of each text, and never more than the model has positions; the default gives way
     to a lower limit of the model's own. `truncated` counts the texts that were longer. ``engine`` is auto, native,
@@ -44,7 +47,7 @@ class Embedder:
     ) -> None:
         if not isinstance(max_seq_length, int) or max_seq_length < 3:
             raise InputError(f"max_seq_length must be at least 3 ([CLS], one token, [SEP]), not {max_seq_length!r}")
-        self._model = load_model(weights_path, vocabulary=vocabulary, verify=verify)
+        self._model = load_model(find_weights(weights_path), vocabulary=vocabulary, verify=verify)
         try:
             limit = limit_tokens(max_seq_length, self._model.architecture)
             self.tokenizer = Tokenizer(self._model, max_length=limit)

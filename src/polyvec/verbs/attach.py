@@ -13,6 +13,7 @@ from polyvec.core.errors import Corrupt, InputError, MissingExtra, Unsupported
 from polyvec.core.files import Source
 from polyvec.core.records import ColumnRecords, LineRecords, ListRecords, Records, as_records
 from polyvec.core.strict_json import parse_json
+from polyvec.core.tables import read_column
 
 KINDS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
@@ -78,23 +79,7 @@ def _read_csv(path: str | os.PathLike[str], delimiter: str) -> Records:
                 column.append(value)
     except csv.Error as error:
         raise Corrupt(f"the table cannot be read: {error}", path=os.fspath(path)) from None
-    return ColumnRecords({name: _typed(column) for name, column in zip(names, columns)})
-
-
-def _typed(values: list[str]) -> list[Any]:
-    """A column as numbers where every value that is there is one, else as text; 007 is no number."""
-    if any(len(value) > 1 and value[0] == "0" and value[1].isdigit() for value in values):
-        return list(values)
-    for kind in (int, float):
-        try:
-            numbers = [None if value == "" else kind(value) for value in values]
-        except ValueError:
-            continue
-        whole = kind is float or all(n is None or str(n) == v for n, v in zip(numbers, values))
-        finite = all(n is None or abs(n) < 1e300 for n in numbers)  # neither NaN nor infinity: JSON has none
-        if whole and finite and any(n is not None for n in numbers):
-            return numbers
-    return list(values)
+    return ColumnRecords({name: read_column(column) for name, column in zip(names, columns)})
 
 
 def _read_parquet(path: str | os.PathLike[str]) -> Records:

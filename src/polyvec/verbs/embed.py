@@ -30,6 +30,7 @@ from polyvec.core.locks import job_lock
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
+from polyvec.core.tables import ColumnKind
 from polyvec.model.corpus import Corpus, Item, open_corpus, read_items
 from polyvec.model.encoder import Embedder
 from polyvec.verbs.convert import Receipt, gather, resolve_target, write_collection
@@ -140,6 +141,8 @@ def embed_corpus(
         if not work.texts:
             work.discard()
             raise InputError(f"{os.fspath(source)}: there are no texts to embed")
+        if records and corpus.kind in ("csv", "tsv"):
+            work.read_types(corpus.field)
         with work.collection(records) as collection:
             collection.metadata.update(model=model.metadata["model_name"], max_seq_length=model.max_seq_length)
             receipt = write_collection(target, collection, writing, inputs=[] if corpus.path == "-" else [corpus.path])
@@ -208,6 +211,7 @@ class _Work:
         self.texts = self.truncated = self._record_bytes = 0
         self._fingerprint: dict[str, Any] = {}
         self._vectors, self._records, self._state = folder / "vectors", folder / "records.jsonl", folder / "state.json"
+        self._shown = self._records
 
     def begin(self, fingerprint: dict[str, Any], *, resume: bool) -> int:
         """Take up an earlier run of the same input and model, or start anew; returns the texts already done."""
@@ -268,6 +272,21 @@ class _Work:
         with Sink(self._state, durable=False, working=True) as sink:
             sink.write(json.dumps(state).encode())
 
+    def read_types(self, text_field: str) -> None:
+        """Give a table's records the types of their columns, which are known when all values were seen; the texts stay."""
+        kinds: dict[str, ColumnKind] = {}
+        with self._records.open("rb") as file:
+            for line in file:
+                for name, value in json.loads(line).items():
+                    kinds.setdefault(name, ColumnKind()).see(value)
+        kinds.pop(text_field, None)
+        typed = self.folder / "typed.jsonl"
+        with self._records.open("rb") as file, typed.open("wb") as out:
+            for row, line in enumerate(file):
+                record = json.loads(line)
+                out.write(_line(record | {name: kind.read(record[name]) for name, kind in kinds.items()}, row))
+        self._shown = typed
+
     def collection(self, records: bool) -> Collection:
         """What was embedded, read from the working files."""
         source = Source(self._vectors)
@@ -275,7 +294,7 @@ class _Work:
         column = FileColumn("vectors", source, [extent], row_shape=(self.width,), encoding="raw")
         result = Collection({"vectors": column}, close=source.close)
         if records:
-            lines = Source(self._records)
+            lines = Source(self._shown)
             result.records = LineRecords(lines, self.texts)
             result.on_close(lines.close)
         return result
