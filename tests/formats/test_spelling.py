@@ -225,7 +225,7 @@ def test_words_with_spaces_are_read_where_the_dimension_is_known(tmp_path: Path)
 def test_a_dimension_that_is_told_settles_what_the_lines_leave_open(tmp_path: Path) -> None:
     data = glove(50, 4, {3: "route 66 1 2 3 4"})
     (tmp_path / "g.txt").write_bytes(data)
-    with pytest.raises(Corrupt, match="line 4 has 5 values, and most lines have 4.*--dim 4"):
+    with pytest.raises(Corrupt, match=r"line 4 has 5 values, and most lines have 4.*--dim 4"):
         pv.open(tmp_path / "g.txt")
     with pv.open(tmp_path / "g.txt", dim=4) as found:
         assert found.vocab[3] == "route 66" and found.vectors[3].tolist() == [1, 2, 3, 4]

@@ -247,3 +247,12 @@ def test_bucket_subwords_are_kept_by_finalfusion_alone(tmp_path: Path) -> None:
     columns = {"vectors": ArrayColumn("vectors", vectors(2, 3)), "subwords": ArrayColumn("subwords", vectors(4, 3))}
     collection = Collection(columns, vocab=Vocab(["a", "b"], subwords=BucketIndexer(3, 6, 2)))
     assert pv.write(tmp_path / "x.fifu", collection, normalize=False, durable=False).loss.exact
+
+
+def test_metadata_that_fasttext_has_no_place_for_stands_beside_it(tmp_path: Path) -> None:
+    collection = words(["a", "b"])
+    collection.metadata = {"epoch": 7, "note": "mine"}
+    receipt = pv.write(tmp_path / "m.fasttext", collection, durable=False)
+    assert any("metadata" in name for name in receipt.sidecars)
+    with pv.open(tmp_path / "m.fasttext") as found:
+        assert found.metadata["note"] == "mine" and found.metadata["epoch"] == 7

@@ -15,7 +15,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.subwords import BucketIndexer, FastTextIndexer, Subwords
 from polyvec.core.vocab import Vocab
-from polyvec.verbs.words import bucket_to_explicit
+from polyvec.verbs.words import bucket_to_explicit, select
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 WORDS = ["Berlin", "Tübingen", "New_York", "实验", "emoji😀x", "a", "hello", "hallo"]
@@ -180,3 +180,102 @@ def test_floret_models_give_florets_vectors(tmp_path: Path) -> None:
     loaded = finalfusion.load(tmp_path / "f.bin")
     for word in plain.get_words():
         assert np.allclose(loaded.embedding(word) * loaded.norm(word), plain.get_word_vector(word), atol=1e-7)
+
+
+def plain_rows(dim: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of many lengths, one of zeros among them, and the same at unit length."""
+    rng = np.random.default_rng(3)
+    rows = (rng.standard_normal((len(WORDS), dim)) * np.logspace(-3, 3, len(WORDS))[:, None]).astype(np.float32)
+    rows[4] = 0
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+    return rows, rows / np.where(lengths > 0, lengths, 1)[:, None]
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".txt", ".vec", ".npy", ".fbin"])
+def test_finalfusion_gets_unit_rows_and_norms_of_every_source(peer: Any, suffix: str, tmp_path: Path) -> None:
+    rows, unit = plain_rows()
+    named = suffix in (".bin", ".txt", ".vec")
+    words = WORDS if named else [str(row) for row in range(len(WORDS))]
+    pv.write(
+        tmp_path / f"s{suffix}", rows, vocab=WORDS if named else None, format="word2vec" if suffix == ".bin" else None
+    )
+    receipt = pv.convert(tmp_path / f"s{suffix}", tmp_path / "o.fifu")
+    assert not receipt.loss.exact and receipt.loss.max_error <= 1e-7 * np.abs(rows).max()
+    assert any("unit" in note and "normalize=false" in note for note in receipt.notes)
+    theirs = peer.load_finalfusion(str(tmp_path / "o.fifu"))
+    for row, word in enumerate(words):
+        vector, norm = theirs.embedding_with_norm(word)
+        assert np.allclose(vector, unit[row], atol=1e-6)
+        assert np.allclose(vector * norm, rows[row], rtol=1e-6)
+    kept = pv.convert(tmp_path / f"s{suffix}", tmp_path / "kept.fifu", normalize=False)
+    assert kept.loss.exact and not kept.notes
+    with pv.open(tmp_path / "kept.fifu") as found:
+        assert found.vectors.to_numpy().tobytes() == rows.tobytes() and "norms" not in found.columns
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".txt", ".vec"])
+def test_the_reference_converter_and_ours_agree_both_ways(peer: Any, suffix: str, tmp_path: Path) -> None:
+    from finalfusion.compat import load_text, load_text_dims, load_word2vec, write_text, write_text_dims, write_word2vec
+
+    load = {".bin": load_word2vec, ".txt": load_text, ".vec": load_text_dims}[suffix]
+    write = {".bin": write_word2vec, ".txt": write_text, ".vec": write_text_dims}[suffix]
+    rows, _ = plain_rows()
+    rows[4] = 1  # it divides zeros by zero
+    pv.write(tmp_path / f"s{suffix}", rows, vocab=WORDS)
+    theirs = load(str(tmp_path / f"s{suffix}"))
+    pv.convert(tmp_path / f"s{suffix}", tmp_path / "ours.fifu")
+    with pv.open(tmp_path / "ours.fifu") as ours:
+        assert np.allclose(ours.vectors.to_numpy(), theirs.storage, atol=1e-7)
+        assert np.allclose(ours["norms"].to_numpy(), theirs.norms, rtol=1e-6)
+    write(str(tmp_path / f"back{suffix}"), peer.load_finalfusion(str(tmp_path / "ours.fifu")))
+    pv.convert(tmp_path / "ours.fifu", tmp_path / f"mine{suffix}")
+    with pv.open(tmp_path / f"back{suffix}") as back, pv.open(tmp_path / f"mine{suffix}") as mine:
+        assert back.vectors.to_numpy().tobytes() == mine.vectors.to_numpy().tobytes()
+        assert np.allclose(mine.vectors.to_numpy(), rows, rtol=3e-7)
+
+
+def test_gensim_gets_the_values_back_from_finalfusion(tmp_path: Path) -> None:
+    models = pytest.importorskip("gensim.models")
+    rows, _ = plain_rows()
+    keyed = models.KeyedVectors(rows.shape[1])
+    keyed.add_vectors(WORDS, rows)
+    keyed.save_word2vec_format(str(tmp_path / "g.bin"), binary=True)
+    pv.convert(tmp_path / "g.bin", tmp_path / "g.fifu")
+    pv.convert(tmp_path / "g.fifu", tmp_path / "back.bin")
+    back = models.KeyedVectors.load_word2vec_format(str(tmp_path / "back.bin"), binary=True)
+    assert back.index_to_key == WORDS
+    assert np.allclose(back.vectors, rows, rtol=3e-7)
+
+
+def test_selected_unknown_words_are_as_long_as_gensim_makes_them(tmp_path: Path) -> None:
+    gensim = pytest.importorskip("gensim.models.fasttext")
+    pv.write(tmp_path / "o.bin", embeddings(FastTextIndexer(3, 6, 31)), format="fasttext")
+    theirs = gensim.load_facebook_vectors(str(tmp_path / "o.bin"))
+    asked = ["Berlinn", "hello", "Tübingerinnen", "a"]
+    with pv.open(tmp_path / "o.bin") as model:
+        chosen, missing = select(model, asked)
+    pv.write(tmp_path / "few.vec", chosen)
+    with pv.open(tmp_path / "few.vec") as few:
+        assert not missing and list(few.vocab) == asked
+        for row, word in enumerate(asked):
+            assert np.allclose(few.vectors[row], theirs.get_vector(word), rtol=1e-5, atol=1e-6)
+
+
+def test_selected_words_are_the_vectors_that_floret_and_fasttext_give(tmp_path: Path) -> None:
+    floret = pytest.importorskip("floret")
+    words = np.random.default_rng(0).choice(["Berlin", "Tübingen", "Zürich", "hello", "hallo", "实验"], (200, 10))
+    (tmp_path / "text").write_text("\n".join(" ".join(line) for line in words))
+    options = {"minn": 2, "maxn": 4, "bucket": 40, "dim": 5, "minCount": 1, "epoch": 1, "thread": 1}
+    asked = ["Berlin", "Tübinger", "unseen", "hallo"]
+    table = floret.train_unsupervised(str(tmp_path / "text"), mode="floret", hashCount=3, **options)
+    table.save_floret_vectors(str(tmp_path / "t.floret"))
+    plain = floret.train_unsupervised(str(tmp_path / "text"), mode="fasttext", **options)
+    plain.save_model(str(tmp_path / "f.bin"))
+    for model, name, tolerance in ((table, "t.floret", 1e-4), (plain, "f.bin", 1e-6)):
+        with pv.open(tmp_path / name) as collection:
+            chosen, missing = select(collection, asked)
+        assert not missing
+        pv.write(tmp_path / "few.vec", chosen)
+        with pv.open(tmp_path / "few.vec") as few:
+            for row, word in enumerate(asked):
+                assert np.allclose(few.vectors[row], model.get_word_vector(word), atol=tolerance)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,14 @@ class FastText(Format):
             return given.vectors, written.vectors
         before = products(given.vectors, given["norms"]) if "norms" in given.columns else given.vectors
         return before, products(written.vectors, written["norms"])
+
+    def holding(self, collection: Collection) -> Holds:
+        """Only fastText's own arguments have a place; where there is more, all metadata goes beside the file."""
+        subwords = collection.vocab.subwords if collection.vocab is not None else None
+        indexer = subwords if isinstance(subwords, FastTextIndexer) and "subwords" in collection.columns else None
+        kept = _metadata(_arguments(collection, indexer, collection.dim))
+        own = all(name in kept and kept[name] == value for name, value in collection.metadata.items())
+        return self.holds if own else replace(self.holds, metadata=False)
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
         return "raw float32"
