@@ -236,3 +236,46 @@ def test_a_large_matrix_is_read_whole_by_its_threads(tmp_path: Path, monkeypatch
     monkeypatch.setattr("polyvec.core.files.PARALLEL_PIECE", 100)
     model = finalfusion.load(tmp_path / "w.fifu", mmap=False)
     assert model.storage[:].tobytes() == rows.tobytes()
+
+
+@pytest.mark.parametrize("scale", [1e-42, 1e-30, 1e30, 3e37])
+@pytest.mark.parametrize("suffix", [".fifu", ".kept.fifu", ".bin", ".txt"])
+def test_words_rank_the_same_at_every_scale(scale: float, suffix: str, tmp_path: Path) -> None:
+    rows = vectors(60, 7)
+    words = [f"w{row}" for row in range(len(rows))]
+    tiny = (rows.astype(np.float64) * scale).astype(np.float32)
+    options = {"normalize": False} if "kept" in suffix else {}
+    pv.write(tmp_path / f"o{suffix}", tiny, vocab=words, durable=False, **options)
+    unit = tiny.astype(np.float64) / scale
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    with finalfusion.load(tmp_path / f"o{suffix}") as model:
+        stored = model.storage[:].astype(np.float64)
+        stored /= np.abs(stored).max()
+        for hits, query, left_out in (
+            (model.similar("w3", 5), unit[3], {3}),
+            (model.analogy("w1", "w2", "w4", 5), stored[2] - stored[1] + stored[4], {1, 2, 4}),
+        ):
+            scores = unit @ (query / np.linalg.norm(query))
+            order = [row for row in np.argsort(-scores) if row not in left_out][:5]
+            assert [hit.word for hit in hits] == [words[row] for row in order]
+            assert np.allclose([hit.similarity for hit in hits], scores[order], atol=2e-6)
+
+
+def test_a_length_beyond_float32_is_refused_with_its_row(tmp_path: Path) -> None:
+    huge = np.full((3, 400), 1.0, np.float32)
+    huge[1] = 3e38
+    with pytest.raises(pv.LossyConversion, match=r"row 1 \(6e\+39\).*normalize=false"):
+        pv.write(tmp_path / "h.fifu", huge)
+    assert pv.write(tmp_path / "h.fifu", huge, normalize=False, durable=False).loss.exact
+    with pytest.raises(pv.LossyConversion, match="row 2"):
+        pv.write(tmp_path / "h.fifu", np.array([[1.0, 1], [0, 0], [1e-90, 0]]))
+
+
+def test_a_refused_duplicate_stays_refused(tmp_path: Path) -> None:
+    pv.write(tmp_path / "d.fifu", vectors(3, 2), vocab=["aa", "bb", "cc"], durable=False)
+    (tmp_path / "d.fifu").write_bytes((tmp_path / "d.fifu").read_bytes().replace(b"cc", b"aa"))
+    model = finalfusion.load(tmp_path / "d.fifu")
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="stands twice"):
+            model.embedding("aa")
+    model.close()

@@ -126,3 +126,32 @@ def test_quantize_reports_and_reconstruct_decodes(cli):
     assert code == 0 and "recall@10" in out
     assert cli("words", "reconstruct", "q.fifu", "r.fifu")[0] == 0
     assert cli("words", "quantize", "many.fifu", "q3.fifu", "--subquantizers", "5")[0] == 2
+
+
+def test_metadata_names_no_output_that_it_does_not_write(cli, folder):
+    code, out, err = cli("words", "metadata", "words.fifu", "new.fifu")
+    assert (code, out) == (2, "") and "--set" in err and not (folder / "new.fifu").exists()
+    assert cli("words", "metadata", "words.fifu", "-o", "new.fifu")[0] == 2
+
+
+def test_repeated_words_are_settled_by_a_flag(cli, folder):
+    (folder / "d.txt").write_text("a 1 2\nb 3 4\na 5 6\n")
+    code, _, err = cli("convert", "d.txt", "d.fifu")
+    assert code == 2 and err.count("\n") == 1 and "'a' stands in rows 0 and 2" in err
+    code, out, _ = cli("convert", "d.txt", "d.fifu", "--duplicates", "first")
+    assert code == 0 and "1 rows of repeated words" in out
+    code, _, err = cli("similar", "d.txt", "a")
+    assert code == 0 and "look-ups give the first" in err
+    code, out, _ = cli("merge", "d.txt", "d.txt", "--output", "m.vec", "--duplicates", "rename")
+    assert code == 0
+    with pv.open("m.vec") as merged:
+        assert list(merged.vocab) == ["a", "b", "a_2", "a_3", "b_2", "a_4"]
+
+
+def test_selected_words_take_the_options_of_their_format(cli, type_in, folder):
+    (folder / "d.txt").write_text("a 1 2\nb 3 4\na 5 6\n")
+    type_in("b\na\n")
+    code, out, _ = cli("words", "select", "d.txt", "few.fifu", "--option", "normalize=false")
+    assert code == 0 and "the first row is taken: a" in out
+    with pv.open("few.fifu") as few:
+        assert few.vectors.to_numpy().tolist() == [[3, 4], [1, 2]]

@@ -338,3 +338,13 @@ def test_embed_in_one_call(tiny: Path) -> None:
         assert np.array_equal(pv.embed(["zip"], model=tiny, engine="numpy"), pv.embed(["zip"], model=embedder))
         with pytest.raises(InputError, match="engine"):
             pv.embed(["zip"], model=embedder, engine="numpy")
+
+
+@pytest.mark.parametrize("scale", [1e-42, 1e-30, 1e-20, 1.0, 1e20, 3e37])
+def test_vectors_are_made_unit_at_every_scale(scale):
+    rows = (np.random.default_rng(0).standard_normal((4, 9)) * scale).astype(np.float32)
+    wanted = rows.astype(np.float64) / scale
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    assert np.allclose(normalize(rows), wanted, atol=1e-6)
+    assert np.allclose(normalize(rows[1]), wanted[1], atol=1e-6)
+    assert not normalize(np.zeros((2, 3), np.float32)).any()

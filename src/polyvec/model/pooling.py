@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
+from polyvec.kernels.lengths import unit_rows
 
 OUTPUTS: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
@@ -37,7 +38,7 @@ def pool(hidden: Floats, lengths: NDArray[np.int32], pooling: str) -> Floats:
 
 
 def normalize(vectors: NDArray[Any]) -> NDArray[Any]:
-    """Rows of length one; rows of zeros stay as they are. Takes one vector or many.
+    """Rows of length one, at whatever scale they come; rows of zeros stay as they are. Takes one vector or many.
 
     >>> normalize(np.array([[3.0, 4.0], [0.0, 0.0]], np.float32)).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
@@ -45,8 +46,13 @@ def normalize(vectors: NDArray[Any]) -> NDArray[Any]:
     array = np.asarray(vectors)
     if array.dtype.kind != "f":
         array = array.astype(np.float32)
-    lengths = np.linalg.norm(array, axis=-1, keepdims=True)
-    return np.asarray(array / np.maximum(lengths, 1e-12), array.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.linalg.norm(array, axis=-1)
+    fine = (lengths > 1e-12) & np.isfinite(lengths)
+    unit = np.asarray(array / np.where(fine, lengths, 1)[..., None], array.dtype)
+    if not fine.all():  # zeros, and rows whose squares vanish or overflow
+        unit[~fine] = unit_rows(array[~fine].astype(np.float64))[0]
+    return unit
 
 
 def output_shape(rows: int, dim: int, truncate_dim: int | None, output: str) -> tuple[int, int]:

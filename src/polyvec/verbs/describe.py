@@ -16,6 +16,7 @@ from polyvec.core.errors import FormatWarning
 from polyvec.core.files import Source, open_source
 from polyvec.core.layout import Span
 from polyvec.core.vocab import Strings
+from polyvec.kernels.lengths import row_lengths
 
 SAMPLE_ROWS = 1000
 SAMPLE_BYTES = 8 << 20
@@ -115,7 +116,7 @@ def describe_column(column: Column, *, sample: bool = True) -> ColumnDescription
     values = column.take(rows).reshape(len(rows), -1).astype(np.float64)
     finite = np.isfinite(values)
     whole = values[finite.all(axis=1)]
-    norms = np.linalg.norm(whole, axis=1) if len(whole) else np.zeros(1)
+    norms = row_lengths(whole) if len(whole) else np.zeros(1)
     some = values[finite] if finite.any() else np.zeros(1)
     return ColumnDescription(
         column.name, column.rows, column.shape, column.dtype.name, column.encoding, column.nbytes, len(rows),

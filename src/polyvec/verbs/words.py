@@ -21,6 +21,7 @@ from polyvec.core.views import TakeColumn
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats.words import lengths_of
 from polyvec.kernels import strings as tables
+from polyvec.kernels.lengths import row_lengths
 from polyvec.kernels.rows import RowSearch
 from polyvec.kernels.subwords import ngram_table
 from polyvec.neighbors.codes import CodeSearch
@@ -168,7 +169,7 @@ def measure_quantization(before: Collection, after: Collection) -> QuantizationL
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
     cosines = np.divide((one * two).sum(axis=1), lengths, out=np.ones(len(rows)), where=lengths > 0)
     asked = rows[np.unique(np.linspace(0, len(rows) - 1, min(QUERIES, len(rows))).astype(np.int64))]
-    asked = asked[np.linalg.norm(before.vectors.take(asked), axis=1) > 0]
+    asked = asked[row_lengths(before.vectors.take(asked)) > 0]
     queries = before.vectors.take(asked).astype(np.float32)
     k = min(10, before.rows - 1)
     kept = 0

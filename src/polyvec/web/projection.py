@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError, MissingExtra
+from polyvec.kernels import lengths
 
 METHODS = ("pca", "tsne")
 SAMPLE_ROWS = 20_000  # rows that PCA is fitted on, spread evenly
@@ -61,11 +62,10 @@ def _batches(column: Column, rows: NDArray[np.int64] | None) -> Iterator[Floats]
 
 def unit_rows(rows: NDArray[np.generic]) -> Floats:
     """Rows as float32 of length one; those without a direction become zero."""
-    x = np.asarray(rows).astype(np.float32)
+    given = np.asarray(rows)
+    x = given.astype(np.float32 if given.dtype.itemsize <= 4 else np.float64)
     x[~np.isfinite(x)] = 0.0
-    norms = np.linalg.norm(x, axis=1, keepdims=True)
-    out: Floats = np.divide(x, norms, out=np.zeros_like(x), where=norms > 0)
-    return out
+    return lengths.unit_rows(x)[0]
 
 
 def _fit(column: Column, rows: NDArray[np.int64] | None, count: int, width: int = 8) -> tuple[Floats, Floats, float]:
