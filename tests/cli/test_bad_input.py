@@ -247,6 +247,17 @@ def test_a_full_disk_names_the_output(cli, folder, monkeypatch):
     assert files(folder) == before
 
 
+def test_a_disk_that_is_too_small_is_told_and_force_goes_on(cli, folder, monkeypatch):
+    np.save(folder / "large.npy", np.ones((1000, 1000), np.float32))
+    before = files(folder)
+    monkeypatch.setattr("polyvec.core.space.free_bytes", lambda _: 1_000_000)
+    code, _, err = cli("convert", "large.npy", "o.fbin")
+    assert code == 2 and "o.fbin: about 4.0 MB will be written and 1.0 MB are free in" in err and "--force" in err
+    assert files(folder) == before
+    code, _, err = cli("convert", "large.npy", "o.fbin", "--force")
+    assert code == 0 and "warning: o.fbin: about 4.0 MB" in err and (folder / "o.fbin").exists()
+
+
 def test_being_asked_to_end_cleans_up_too(folder):
     script = (
         "import sys\n"

@@ -7,12 +7,14 @@ import os
 import stat
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
 
+from polyvec.core.commits import create_temp
 from polyvec.core.errors import InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.core.journal import JOURNAL
@@ -236,3 +238,34 @@ def test_codes_stay_within_what_was_reserved(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="outside what was written"):
             sink.write_cast(at + 1, values, Cast("f16"))
     assert (tmp_path / "out").read_bytes() == values.astype("<f2").tobytes()
+
+
+def test_errors_name_the_target_and_never_the_temporary_file(tmp_path: Path) -> None:
+    target = tmp_path / "out.h5"
+
+    def said(make: Callable[[str], BaseException]) -> str:
+        with pytest.raises(BaseException) as caught, Sink(target) as sink:
+            beside = sink.sibling("out.h5.ids.txt")
+            names = str(sink.written().temp), str(beside.written().temp)
+            raise make(names[0]) from make(names[1])
+        cause = caught.value.__cause__
+        assert names[0] not in f"{caught.value} {caught.value!r}" and "polyvec-tmp" not in str(caught.value)
+        assert "polyvec-tmp" not in str(cause) and "out.h5.ids.txt" in str(cause)
+        return str(caught.value)
+
+    assert str(target) in said(lambda temp: OSError(5, "Input/output error", temp))
+    assert f"{target} -> {target}" in said(lambda temp: OSError(5, "failed", temp, None, temp)).replace("'", "")
+    assert "unable to open file (out.h5)" in said(lambda temp: OSError(f"unable to open file ({Path(temp).name})"))
+    assert str(target) in said(lambda temp: RuntimeError(f"cannot write {temp}"))
+    assert str(target) in said(lambda temp: Truncated(f"short {temp}", path=temp))
+    with pytest.raises(OSError) as caught, Sink(target):
+        raise OSError(2, "plain")
+    assert str(caught.value) == "[Errno 2] plain"
+
+
+def test_a_folder_that_takes_no_file_is_told_by_the_targets_name(tmp_path: Path) -> None:
+    target = tmp_path / "out.fbin"
+    denied = PermissionError(13, "Permission denied", "?")
+    with mock.patch.object(os, "open", side_effect=denied), pytest.raises(PermissionError) as caught:
+        create_temp(target)
+    assert caught.value.filename == str(target)

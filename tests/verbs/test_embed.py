@@ -263,3 +263,14 @@ def test_another_text_of_the_same_size_and_time_is_not_taken_up(
     os.utime(corpus, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(InputError, match="another input"):
         embed_corpus(corpus, tmp_path / "out.fbin", model=model)
+
+
+def test_a_disk_that_is_too_small_is_told_before_any_text_is_embedded(
+    model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = tmp_path / "texts.txt"
+    corpus.write_text("hello world\n" * 20_000)
+    monkeypatch.setattr("polyvec.core.space.free_bytes", lambda folder: 1_000_000)
+    with pytest.raises(InputError, match=r"out\.fbin: about .* MB will be written and 1\.0 MB are free"):
+        embed_corpus(corpus, tmp_path / "out.fbin", model=model)
+    assert contents(tmp_path).keys() == {"texts.txt"}

@@ -59,7 +59,7 @@ def command(
         raise InputError("--report reads both files again, and standard input and output cannot be; name files")
     options = {
         "source_format": source_format, "lenient": lenient, "encoding": encoding, "format": to, "sidecar": sidecar,
-        "overwrite": force, "dry_run": dry_run, "sha256": sha256, "progress": progress(json),
+        "overwrite": force, "check_space": not force, "dry_run": dry_run, "sha256": sha256, "progress": progress(json),
         **flags.own_options(option, dim),
         **({} if duplicates is None else {"duplicates": duplicates}),
     }  # fmt: skip

@@ -65,6 +65,7 @@ def command(
                 encoding=encoding,
                 format=to,
                 overwrite=force,
+                check_space=not force,
             )
         except KeyboardInterrupt:
             if changed_outputs():

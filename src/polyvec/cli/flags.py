@@ -70,7 +70,9 @@ ColumnName = Annotated[str | None, typer.Option("--column", help="Take this colu
 Output = Annotated[str | None, output("in place of the second argument")]
 Sidecar = Annotated[bool, typer.Option(help="Keep beside the output what it cannot hold (words, records, ids).")]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Take the whole rows of a file whose end is missing.")]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
+Force = Annotated[
+    bool, typer.Option("--force", "-f", help="Replace the output if it exists; go on where the disk looks too small.")
+]
 Resume = Annotated[
     bool,
     typer.Option("--resume", help="Keep finished parts beside the output until all are done; run again to continue."),

@@ -48,6 +48,7 @@ def command(
         format=to,
         sidecar=sidecar,
         overwrite=force,
+        check_space=not force,
         dry_run=dry_run,
         sha256=sha256,
         progress=progress(json),

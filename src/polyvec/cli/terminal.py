@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pkgutil
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
@@ -74,7 +75,8 @@ def fail(message: str, code: int) -> int:
         import traceback
 
         say(traceback.format_exc())
-    say(f"polyvec: {' '.join(message.split())}")
+    said = re.sub(r"\.([^/\s]+)\.[0-9a-f]{8}\.polyvec-tmp\b", r"\1", " ".join(message.split()))
+    say(f"polyvec: {said}")  # nobody knows the temporary file of a target
     return code
 
 

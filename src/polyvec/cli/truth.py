@@ -36,10 +36,9 @@ def command(
 
         $ polyvec truth vectors.fbin queries.fbin -o gt.ibin --k 10 --metric l2
     """
-    from pathlib import Path
-
     from polyvec.cli.terminal import note, print_json, progress
     from polyvec.core.errors import InputError
+    from polyvec.core.journal import exists
     from polyvec.neighbors.truth import write_truth
     from polyvec.neighbors.truth_check import verify_truth
 
@@ -58,7 +57,7 @@ def command(
             note(f"note: {line}")
         return None
     assert output is not None
-    if not force and Path(output).exists():
+    if not force and exists(output):
         raise InputError(f"{output}: the output exists; use --force to replace it")
     receipt = write_truth(
         base,
@@ -67,6 +66,7 @@ def command(
         k=k,
         metric=metric,
         style=style,
+        check_space=not force,
         resume=not restart,
         threads=threads,
         progress=progress(json),

@@ -52,7 +52,7 @@ def select(
             near = collection.vocab.near(missing[0])
             hint = f"; near spellings: {', '.join(near)}" if near else ""
             raise UnknownWord(f"{missing[0]!r} is not in the vocabulary, and {len(missing) - 1} more are not{hint}")
-        writing = gather({"overwrite": force, **flags.own_options(option)})
+        writing = gather({"overwrite": force, "check_space": not force, **flags.own_options(option)})
         receipt = write_collection(target, chosen, writing, inputs=[source])
     if missing:
         shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
@@ -98,7 +98,12 @@ def metadata(
             collection.metadata = tomllib.loads("\n".join(_lines(toml, blank=True)))
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{toml}: not TOML: {error}") from None
-        print_receipt(write_collection(target, collection, gather({"overwrite": force}), inputs=[source]), json=json)
+        print_receipt(
+            write_collection(
+                target, collection, gather({"overwrite": force, "check_space": not force}), inputs=[source]
+            ),
+            json=json,
+        )
 
 
 @app.command()
@@ -155,7 +160,10 @@ def bucket_to_explicit(
     target = flags.one_output(target, output)
     with formats.open(source) as collection:
         explicit = make_explicit(collection)
-        print_receipt(write_collection(target, explicit, gather({"overwrite": force}), inputs=[source]), json=json)
+        print_receipt(
+            write_collection(target, explicit, gather({"overwrite": force, "check_space": not force}), inputs=[source]),
+            json=json,
+        )
 
 
 @app.command()
@@ -184,7 +192,7 @@ def quantize(
     from polyvec.verbs.words import quantize as shrink
 
     receipt, loss = shrink(source, flags.one_output(target, output), quantizer=quantizer, parts=parts, bits=bits, iterations=iterations,
-                           seed=seed, norms=norms, overwrite=force, progress=progress(json))  # fmt: skip
+                           seed=seed, norms=norms, overwrite=force, check_space=not force, progress=progress(json))  # fmt: skip
     if json:
         return print_values({**receipt.to_dict(), "quantization": loss.to_dict()}, receipt.output)
     print_receipt(receipt, json=False)
@@ -211,7 +219,7 @@ def reconstruct(
     from polyvec.verbs.words import reconstruct as decode
 
     target = flags.one_output(target, output)
-    print_receipt(decode(source, target, overwrite=force, progress=progress(json)), json=json)
+    print_receipt(decode(source, target, overwrite=force, check_space=not force, progress=progress(json)), json=json)
 
 
 def _lines(name: str, *, blank: bool = False) -> list[str]:

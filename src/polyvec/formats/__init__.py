@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from polyvec.core.collection import Collection, concat
-from polyvec.core.errors import AmbiguousFormat, FormatError, FormatWarning, InputError, Replaced, UnknownFormat
+from polyvec.core.errors import (
+    AmbiguousFormat,
+    FormatError,
+    FormatWarning,
+    InputError,
+    Replaced,
+    UnknownFormat,
+    speak_of,
+)
 from polyvec.core.files import Source, open_source
 from polyvec.core.format import Confidence, Format, Match
 from polyvec.core.shards import arrange, expand, is_pattern, permit_files
@@ -176,6 +184,8 @@ def _open(
             raise hinted(error.located(source.label), detection, source) from None
         _demand_current(source)
     except BaseException as error:
+        if source.actual != source.path:
+            speak_of(error, str(source.actual), source.label)
         if isinstance(error, FormatError | FileNotFoundError):
             with closing(source):
                 _demand_current(source)  # what is wrong may be that parts of two files were read

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from polyvec.core.errors import InputError, MissingExtra
+from polyvec.core.errors import InputError, MissingExtra, PolyvecError
 from polyvec.core.files import stamp
 from polyvec.core.strict_json import parse_json
 
@@ -26,6 +27,8 @@ _SUFFIXES = {
     ".pq": "parquet",
 }
 MAX_LINE = 64 << 20  # bytes: no text of a corpus, and the bound on what a line may take of memory
+
+SAMPLE_TEXTS = 1024  # a multiple of what `position` counts by
 
 Item = tuple[str, dict[str, Any]]
 
@@ -86,6 +89,25 @@ def read_items(corpus: Corpus, position: Callable[[int], None] | None = None) ->
             elif line.strip():
                 record = parse_json(line, path=corpus.path, field=f"line {number}")
                 yield _text_of(record, corpus, f"line {number}"), record
+
+
+def count_texts(corpus: Corpus) -> int:
+    """About how many texts there are, told from the first of them; 0 where nothing is known before they are read."""
+    read = 0
+
+    def position(done: int) -> None:
+        nonlocal read
+        read = done
+
+    if corpus.size is None:
+        return 0
+    try:
+        if corpus.kind == "parquet":
+            return _parquet_rows(corpus)
+        texts = sum(1 for _ in islice(read_items(corpus, position), SAMPLE_TEXTS))
+    except (PolyvecError, OSError):
+        return 0  # the run itself says what is wrong, and where
+    return texts if texts < SAMPLE_TEXTS or not read else int(texts * corpus.size / read)
 
 
 @contextmanager
@@ -164,6 +186,17 @@ def _csv(corpus: Corpus, stream: BinaryIO, position: Callable[[int], None] | Non
         raise InputError(f"{corpus.path}: line {reader.line_num}: {error}") from None
     finally:
         text.detach()
+
+
+def _parquet_rows(corpus: Corpus) -> int:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        return 0
+    try:
+        return int(parquet.read_metadata(corpus.path).num_rows)
+    except ArrowException:
+        return 0
 
 
 def _parquet(corpus: Corpus) -> Iterator[Item]:

@@ -27,6 +27,7 @@ from polyvec.core.files import stamp
 from polyvec.core.format import Progress
 from polyvec.core.locks import job_lock
 from polyvec.core.sinks import Sink, Together, refuse_inputs
+from polyvec.core.space import demand_space
 from polyvec.kernels.checksum import crc32
 from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, row_blocks, scorable
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores
@@ -37,6 +38,7 @@ from polyvec.neighbors.search import check_k
 STYLES = {"ids": "", "big-ann": "big-ann", "cuvs": "cuvs", "hdf5": "ann-benchmarks"}  # style -> its table of distances
 Floats = NDArray[np.float64]
 SAVE_SECONDS = 20.0  # between saved states: what a kill costs at most
+STATE_BYTES = 16  # of a neighbour: its row and its score
 STATE_MAGIC = b"PVTRUTH3"
 
 
@@ -90,13 +92,15 @@ def compute_truth(
 def write_truth(
     base: Base, queries: Base, output: str | os.PathLike[str], *, k: int = 100, metric: str | None = None,
     style: str | None = None, resume: bool = True, threads: int | None = None, progress: Progress | None = None,
+    check_space: bool = True,
 ) -> TruthReceipt:  # fmt: skip
     """Compute ground truth and write it.
 
     `style`: "ids" (one file of ids, .ibin), "big-ann" (ids, then float32 distances, in one file), "cuvs" (ids in
     OUTPUT.ibin, distances in OUTPUT.distances.fbin beside it) or "hdf5" (ann-benchmarks: train, test, neighbors,
     distances). Without it the suffix decides. The metric and what the distances are (see `distances`) go into the
-    file's metadata. A killed run is taken up where its saved state is.
+    file's metadata. A killed run is taken up where its saved state is. ``check_space=False`` starts although the
+    output will not fit.
     """
     started = time.perf_counter()
     target = Path(output)
@@ -112,6 +116,10 @@ def write_truth(
     state = _State(target.with_name(f".{target.name}.truth-state")) if resume else None
     with job_lock(target):
         before = _stamps(inputs)
+        with opened(base) as (_, vectors), opened_queries(queries) as (_, asked):
+            found = asked.rows * min(k, vectors.rows)
+            copied = vectors.nbytes + asked.nbytes if style == "hdf5" else 0
+            demand_space(target, found * (STATE_BYTES if resume else 0) + found * 8 + copied, refuse=check_space)
         truth, resumed, choice = _compute(base, queries, k, metric, threads, progress, state)
         if _stamps(inputs) != before:
             raise InputError(

@@ -66,6 +66,7 @@ def convert(
     ``format`` names the target's format where its suffix does not; ``column`` picks one of several columns;
     ``sidecar=False`` drops what the target cannot hold instead of keeping it beside; ``overwrite=False`` refuses to
     replace a file; ``sha256=True`` puts the target's digest into the receipt; ``dry_run=True`` writes nothing;
+    ``check_space=False`` starts although the output will not fit on the disk (with a warning);
     ``progress`` is True or a callback(current, total); with ``resume`` finished parts are kept beside the target until
     all are done, and a killed run continues. Further options are the formats' own: those that the source's format reads
     by (``dim=384``), and those that the target's writes by.

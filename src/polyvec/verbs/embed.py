@@ -26,14 +26,17 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import FormatError, InputError
 from polyvec.core.files import Source
+from polyvec.core.journal import exists
 from polyvec.core.locks import job_lock
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
+from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import ColumnKind
-from polyvec.model.corpus import Corpus, Item, open_corpus, read_items
+from polyvec.model.corpus import Corpus, Item, count_texts, open_corpus, read_items
 from polyvec.model.encoder import Embedder
-from polyvec.verbs.convert import Receipt, gather, resolve_target, write_collection
+from polyvec.verbs.convert import Receipt, Writing, gather, resolve_target, write_collection
+from polyvec.writing.road import estimate
 
 CHUNK_TEXTS = 2048  # texts between two counts: the most that a stopped run does again
 CHUNK_BYTES = 16 << 20  # of text; long texts make shorter chunks, so memory stays bounded
@@ -112,7 +115,7 @@ def embed_corpus(
     width = truncate_dim or model.embedding_dim
     probe = Collection.from_arrays(np.zeros((1, width), np.float32))
     resolve_target(target, probe, writing.format)  # a suffix nobody writes is told before hours of work
-    if os.fspath(target) != "-" and Path(target).exists() and not writing.overwrite:
+    if os.fspath(target) != "-" and exists(target) and not writing.overwrite:
         raise InputError(f"{os.fspath(target)}: the output exists; use --force (overwrite=True) to replace it")
     if not Path(target).absolute().parent.is_dir():
         raise InputError(
@@ -128,6 +131,7 @@ def embed_corpus(
     place = ".stdout" if os.fspath(target) == "-" else os.fspath(target)
     work = _Work(Path(f"{place}.embedding"), width)
     started = time.perf_counter()
+    _demand_space(corpus, target, width, records, writing, work)
     with job_lock(place, label=f"{work.folder}" if place == ".stdout" else None):
         # Standard input leaves no trace to recognise it by, so what it gave before is not trusted to come again.
         resumed = work.begin(fingerprint, resume=resume and corpus.path != "-")
@@ -149,6 +153,19 @@ def embed_corpus(
         result = Embedded(receipt, work.texts, work.truncated, resumed, seconds, model.engine)
         work.discard()
         return result
+
+
+def _demand_space(
+    corpus: Corpus, target: str | os.PathLike[str], width: int, records: bool, writing: Writing, work: _Work
+) -> None:
+    """Working files and the output must fit."""
+    rows = count_texts(corpus)
+    kept = (corpus.size or 0) if records and corpus.kind != "parquet" else 0
+    probe = Collection.from_arrays(np.broadcast_to(np.float32(0), (rows, width)))
+    piped = os.fspath(target) == "-"
+    needed = rows * width * 4 + kept + (0 if piped else estimate(target, probe, writing) + kept)
+    there = sum(path.stat().st_size for path in work.folder.glob("*")) if work.folder.is_dir() else 0
+    demand_space(work.folder if piped else target, needed - there, refuse=writing.check_space)
 
 
 def describe_model(model: Embedder) -> dict[str, Any]:

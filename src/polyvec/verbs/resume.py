@@ -23,12 +23,15 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError, InputError, LossyConversion
 from polyvec.core.files import Source, stamp
 from polyvec.core.format import Format, Progress
+from polyvec.core.journal import exists
 from polyvec.core.locks import job_lock
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import sidecar_paths
 from polyvec.core.sinks import Sink, refuse_inputs
+from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
 from polyvec.verbs.convert import Receipt, Writing, as_progress, resolve_target, write_collection
+from polyvec.writing.road import estimate
 
 PIECE_BYTES = 1 << 30  # decoded: what a kill may cost
 PACKED = ("bins", "npy", "vecs")  # formats whose parts are joined by copying bytes
@@ -56,7 +59,7 @@ def run_resumable(
         raise InputError("standard input and output cannot be resumed; name files")
     goal = Path(os.path.realpath(target))
     refuse_inputs(goal, paths)
-    if not writing.overwrite and goal.exists():
+    if not writing.overwrite and exists(goal):
         raise InputError(f"{os.fspath(target)}: the output exists; use --force (overwrite=True) to replace it")
     if not goal.parent.is_dir():
         raise InputError(f"{os.fspath(target)}: the folder {goal.parent} does not exist; create it first")
@@ -70,6 +73,8 @@ def run_resumable(
             return replace(planned, notes=(*planned.notes, *notes))
         pieces = _cut(paths, opening, writing.column)
         stage = _stage(chosen, format, variant, writing)
+        needed = estimate(goal, chosen, writing) + estimate(goal, chosen, replace(stage, sidecar=writing.sidecar))
+        demand_space(target, needed - _there(goal), refuse=writing.check_space)
         with _Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts:
             progress = as_progress(writing.progress)
             done = 0
@@ -183,11 +188,21 @@ def _join(paths: Sequence[Path], like: Collection) -> Iterator[Collection]:
             collection.close()
 
 
+def _parts_folder(target: Path) -> Path:
+    return target.with_name(f"{target.name}.parts")
+
+
+def _there(target: Path) -> int:
+    """The bytes of parts that an earlier run left."""
+    folder = _parts_folder(target)
+    return sum(path.stat().st_size for path in folder.glob("part-*")) if folder.is_dir() else 0
+
+
 class _Parts:
     """The folder of parts and its journal."""
 
     def __init__(self, target: Path, job: dict[str, Any]) -> None:
-        self.folder = target.with_name(f"{target.name}.parts")
+        self.folder = _parts_folder(target)
         self.job = job
         self.kept = 0
         self._done: dict[str, dict[str, str]] = {}  # part -> its files -> SHA-256

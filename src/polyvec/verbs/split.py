@@ -18,7 +18,9 @@ from polyvec.core.journal import pending
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import COMPANIONS
 from polyvec.core.sinks import Together, check_target, refuse_inputs
+from polyvec.core.space import demand_space
 from polyvec.verbs.convert import Receipt, as_progress, gather, inputs_of, write_collection
+from polyvec.writing.road import estimate
 
 FILES_A_SHARD = 6  # itself and what may lie beside it; all are open until they appear
 
@@ -62,6 +64,7 @@ def split(
                 raise InputError(
                     f"{name}: a shard of an earlier split of this name is there; use --force (overwrite=True) to replace it"
                 )
+        demand_space(names[0], estimate(names[0], collection, writing), refuse=writing.check_space)
         permit_files(len(pieces) * FILES_A_SHARD, advice="split into fewer parts")
         receipts: list[Receipt] = []
         with Together() as files:

@@ -15,10 +15,12 @@ import numpy as np
 from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
-from polyvec.core.errors import InputError, LossyConversion
+from polyvec.core.errors import InputError, LossyConversion, PolyvecError
 from polyvec.core.format import Format, Progress, WriteOptions
 from polyvec.core.sidecars import lacking, write_sidecars
 from polyvec.core.sinks import Sink, Together, check_target
+from polyvec.core.space import demand_space
+from polyvec.writing.estimate import estimate_bytes
 from polyvec.writing.loss import SAMPLE_ROWS
 from polyvec.writing.readback import SIDE_ROWS, Expected, ReadBack, read_back
 from polyvec.writing.receipts import Receipt
@@ -41,6 +43,7 @@ class Writing:
     sha256: bool = False
     dry_run: bool = False
     measure: bool = True
+    check_space: bool = True
     chunk_rows: int | None = None
     progress: Progress | bool | None = None
     together: Together | None = None  # the file appears when the others of this set do
@@ -179,8 +182,10 @@ def write_collection(
     options = WriteOptions(
         writing.encoding, fitted.variant, writing.chunk_rows, as_progress(writing.progress), writing.own
     )
-    path_of = f"{describe_encoding(collection.vectors)} -> {format.target(collection, options)}"
+    becomes = format.target(collection, options)
+    path_of = f"{describe_encoding(collection.vectors)} -> {becomes}"
     notes = tuple(collection.notes)
+    demand_space(path, estimate_bytes(collection, becomes, fitted.beside), refuse=writing.check_space)
     if writing.dry_run:
         check_target(path, inputs=inputs, overwrite=writing.overwrite)
         notes += rehearse(path, fitted, writing).notes
@@ -205,6 +210,17 @@ def write_collection(
         path_of, found.loss if writing.measure else None, tuple(names), tuple(fitted.dropped), (*notes, *found.notes),
         sink.hexdigest() if writing.sha256 else None, column_losses=found.columns if writing.measure else {},
     )  # fmt: skip
+
+
+def estimate(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> int:
+    """About how many bytes `write_collection` will write; 0 where it would refuse to, which it says better itself."""
+    try:
+        fitted = fit(path, collection, _without_taken(path, collection, writing))
+    except PolyvecError:
+        return 0
+    options = WriteOptions(writing.encoding, fitted.variant, writing.chunk_rows, None, writing.own)
+    becomes = fitted.format.target(fitted.collection, options)
+    return estimate_bytes(fitted.collection, becomes, fitted.beside)
 
 
 def write_checked(
