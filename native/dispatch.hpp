@@ -1,6 +1,7 @@
 // Which instruction set the kernels use: detected once, changeable for tests (POLYVEC_CPU, kernels.use_path).
 #pragma once
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 
 #if (defined(__x86_64__) || defined(_M_X64)) && (defined(__GNUC__) || defined(__clang__))
@@ -68,22 +69,41 @@ inline bool set_cpu(const char *name) {
     return false;
 }
 
+// The thread's control word; mode 0 is the plain one.
+inline unsigned float_mode() {
+#if POLYVEC_X86
+    return _mm_getcsr();
+#elif POLYVEC_NEON
+    uint64_t word;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(word));
+    return static_cast<unsigned>(word);
+#else
+    return 0;
+#endif
+}
+
+inline void set_float_mode(unsigned mode) {
+#if POLYVEC_X86
+    _mm_setcsr(mode ? mode : 0x1f80);
+#elif POLYVEC_NEON
+    if (mode == float_mode()) return;  // writing the word waits for all that is under way
+    __asm__ volatile("msr fpcr, %0" : : "r"(static_cast<uint64_t>(mode)));
+#else
+    (void)mode;
+#endif
+}
+
 // Round-to-nearest, subnormals kept, for the life of this object: another library may have changed the
 // thread's control word (-ffast-math start-up code does), and the bits must not depend on it.
 class PlainFloats {
   public:
-#if POLYVEC_X86
-    PlainFloats() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
-    ~PlainFloats() { _mm_setcsr(saved_); }
+    PlainFloats() : saved_(float_mode()) { set_float_mode(0); }
+    ~PlainFloats() { set_float_mode(saved_); }
+    PlainFloats(const PlainFloats &) = delete;
+    PlainFloats &operator=(const PlainFloats &) = delete;
 
   private:
     unsigned saved_;
-#else
-    PlainFloats() {}
-#endif
-  public:
-    PlainFloats(const PlainFloats &) = delete;
-    PlainFloats &operator=(const PlainFloats &) = delete;
 };
 
 // Streaming stores are weakly ordered: fence before another thread may read what was written.

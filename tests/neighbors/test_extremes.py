@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import os
+import platform
 
 import numpy as np
 import pytest
 
 from polyvec.kernels import available_paths, use_path
+from polyvec.kernels.scores import compiled
 from polyvec.neighbors import reference
 from polyvec.neighbors.index import Index
 from polyvec.neighbors.metric import NAMES, Metric
@@ -140,6 +142,31 @@ def test_a_scan_resumes_with_the_ties_of_another():
             second.feed(rows[3:])
             assert second.result()[0].tolist() == [[3, 0]]
             first.result()
+
+
+@pytest.mark.skipif(compiled() is None, reason="the mode of a thread is changed by the compiled module")
+def test_a_thread_that_flushes_subnormals_gets_the_same_answers():
+    module = compiled()
+    flush = {"aarch64": 1 << 24, "x86_64": 0x1F80 | 0x8040}.get(platform.machine(), 0)
+    if not flush:
+        pytest.skip("no such mode is known here")
+    for seed in seeds(4):
+        for dtype in ("float64", "float32"):
+            case = make_case(3000 + seed, dtype, DIMS[seed % 4], 300)
+            for metric in NAMES:
+                wanted = rank_all(case.rows, case.queries, metric)
+                index = Index.build(case.rows)
+                for scores in ("int8", "float32"):
+                    before = module.float_mode()
+                    module.set_float_mode(flush)
+                    try:
+                        assert np.float64(1e-310) * np.float64(0.5) == 0  # the mode is on
+                        found = scan(case.rows, case.queries, 5, metric, scores=scores, step=100)
+                        hits = index.search(case.queries, 5, metric)
+                    finally:
+                        module.set_float_mode(before)
+                    same(found, wanted, 5, case, f"flushing, {metric}, {scores}")
+                    same((hits.rows, hits.scores), wanted, 5, case, f"flushing, {metric}, index")
 
 
 def test_the_metrics_have_the_numbers_of_the_kernels():

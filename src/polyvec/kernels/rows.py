@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyvec.kernels.paths import default_threads, native
-from polyvec.kernels.scores import COSINE, compiled, query_norms, score_rows
+from polyvec.kernels.scores import COSINE, compiled, plain_floats, query_norms, score_rows
 from polyvec.kernels.strings import Bytes, Floats, Longs
 
 BLOCK = 16384  # rows scored at a time where many queries share a matrix product
@@ -116,6 +116,7 @@ class RowSearch:
     _scales: Floats = field(init=False)
     _error: float = field(init=False, default=0.0)
 
+    @plain_floats()
     def __post_init__(self) -> None:
         with np.errstate(all="ignore"):
             self.norms = row_norms(self.matrix)
@@ -128,6 +129,7 @@ class RowSearch:
         """
         return self.nearest_many(np.asarray(query, np.float32)[None], k)[0]
 
+    @plain_floats()
     def nearest_many(self, queries: Floats, k: int) -> list[tuple[Longs, npt.NDArray[np.float64]]]:
         """`nearest` for several queries at once: the rows are read once for all."""
         count, dim = self.matrix.shape

@@ -8,6 +8,8 @@ second number, the tie, still ranks it (docs/exact-search.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,7 @@ LOW, HIGH = 2.0**-900, 2.0**1000  # a sum of squares in between lost nothing tha
 SAFE_LOW, SAFE_HIGH = 2.0**-440, 2.0**440  # queries whose products with float32, int8 and uint8 rows stay in range
 NOTHING = -(10**7)  # the exponent of a zero
 TIE_SHIFT = 1500
-VERSION = 3  # of native/scores.hpp, and of what hands it rows
+VERSION = 4  # of native/scores.hpp, and of what hands it rows
 
 Rows = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -75,6 +77,21 @@ def compiled() -> Any:
     """The compiled module; None where NumPy is to do the work, or the module was built of other sources than these."""
     module = native()
     return module if getattr(module, "SCORES", None) == VERSION else None
+
+
+@contextmanager
+def plain_floats() -> Iterator[None]:
+    """Subnormals kept, also by NumPy on this thread: other libraries set threads to flush them to zero."""
+    module = compiled()
+    if module is None:
+        yield
+        return
+    before = module.float_mode()
+    module.set_float_mode(0)
+    try:
+        yield
+    finally:
+        module.set_float_mode(before)
 
 
 def sum_lanes(lanes: Any) -> Any:

@@ -20,6 +20,7 @@ from polyvec.core.columns import ArrayColumn, Column, FileColumn
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.kernels.paths import resolve_threads
+from polyvec.kernels.scores import plain_floats
 from polyvec.neighbors.base import Base, check_vectors, memory_view, opened, row_blocks, scorable
 from polyvec.neighbors.metric import Metric, parse_metric
 from polyvec.neighbors.scan import MOST_DIM, RowBlock, Scan
@@ -86,6 +87,7 @@ class Index:
             return index
 
     @classmethod
+    @plain_floats()
     def _build(cls, column: Column, threads: int, progress: Progress | None) -> Index:
         check_vectors(column)
         n, dim = column.rows, column.row_shape[0]
@@ -120,6 +122,7 @@ class Index:
         """As `polyvec.search`, over the rows this index was made of."""
         return search_base(self.base, queries, k, metric, column=self.name, index=self, threads=threads)
 
+    @plain_floats()
     def scan(
         self, queries: NDArray[Any], *, k: int, metric: str | Metric, threads: int | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -143,6 +146,7 @@ class Index:
             scan.feed(RowBlock(at, end - at, rows, column.take, _cut(self.shadow, at, end), part))
         return scan.result()
 
+    @plain_floats()
     def check(self, column: Column, stamp: Stamp | None = None) -> None:
         """`InputError` unless the index is of this column. `stamp` is that of its file, where there is one.
 

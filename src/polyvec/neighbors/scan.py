@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
 from polyvec.kernels.paths import cpu_path, resolve_threads
-from polyvec.kernels.scores import compiled, query_norms
+from polyvec.kernels.scores import compiled, plain_floats, query_norms
 from polyvec.neighbors import reference
 from polyvec.neighbors.metric import Metric, parse_metric, scores_of
 from polyvec.neighbors.probe import Probe, make_probe
@@ -78,6 +78,7 @@ class Scan:
            [2.]]))
     """
 
+    @plain_floats()
     def __init__(
         self,
         queries: Rows,
@@ -103,6 +104,7 @@ class Scan:
         ]
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
 
+    @plain_floats()
     def feed(self, block: RowBlock | Rows) -> None:
         """Score a block; an array's rows follow those fed before."""
         if not isinstance(block, RowBlock):
@@ -434,6 +436,7 @@ def _spread(rows: Rows, count: int = 2048) -> Rows:
     return rows[:: max(1, len(rows) // count)][:count]
 
 
+@plain_floats()
 def check_queries(queries: Rows, metric: Metric) -> Floats:
     """The queries as float64, one or many rows; an InputError for what cannot be scored."""
     array = np.asarray(queries)
