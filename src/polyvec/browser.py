@@ -217,7 +217,7 @@ def _write_codes(
             rows = block.decode()
             if rows.dtype.kind not in "fV":
                 raise InputError(f"an export needs float rows, not {rows.dtype}")
-            levels = quantize_rows(rows, start=block.start, rounding=rounding, normalize=normalize)
+            levels = quantize_rows(rows, start=block.start, rounding=rounding, normalize=normalize, flag="--normalize")
             codes, squares = levels.codes, levels.squares
             most, total = max(most, levels.max_error), total + levels.sum_error
         norms = np.sqrt(squares) / LEVELS

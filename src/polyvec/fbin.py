@@ -60,6 +60,7 @@ class FBINReader:
         self.mmap_mode = mmap_mode
         with Source(file_path) as source:
             try:
+                formats.refuse_foreign(source)
                 header, self.vector_count, self.dimension = read_header(source, self._dtype)
                 swapped = swapped_header(source, self._dtype)
                 if swapped is not None:  # the document's files are little-endian: pv.open reads others when told to

@@ -66,6 +66,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code."""
     import typer
 
+    from polyvec.cli.advice import fitted
     from polyvec.cli.spellings import renew
     from polyvec.cli.streams import drop_output
     from polyvec.cli.terminal import build, fail, show_warnings, warn
@@ -100,9 +101,9 @@ def run(arguments: list[str]) -> int:
             return fail(_interrupted(), 143)
         raise
     except (InputError, LossyConversion, MissingExtra) as error:
-        return fail(str(error), 2)
+        return fail(fitted(str(error), arguments), 2)
     except PolyvecError as error:
-        return fail(str(error), 1)
+        return fail(fitted(str(error), arguments), 1)
     except BrokenPipeError:
         drop_output()  # the reader went away: not our error
         return 0

@@ -19,6 +19,7 @@ import typer
 from polyvec.cli.streams import fit, say
 
 SHARED = (
+    "advice",
     "flags",
     "receipts",
     "reports",

@@ -6,9 +6,10 @@ import os
 import pkgutil
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,8 @@ from polyvec.core.files import Source, open_source
 from polyvec.core.format import Confidence, Format, Match
 from polyvec.core.shards import arrange, expand, is_pattern, permit_files
 from polyvec.core.sidecars import attach_sidecars, sidecar_paths
+from polyvec.formats.foreign import HEAD_BYTES as FOREIGN_BYTES
+from polyvec.formats.foreign import Foreign, identify
 
 HEAD_BYTES = 4096
 SETTLING = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds between attempts at a file that is being replaced
@@ -73,7 +76,10 @@ def find_format(name: str) -> tuple[Format, str]:
             return format, format.aliases[wanted]
         if f".{wanted}" in format.suffixes:
             return format, wanted
-    raise InputError(f"unknown format {name!r}; there are {', '.join(f.name for f in all_formats())}")
+    known = [other for f in all_formats() for other in (f.name, *f.aliases, *(s[1:] for s in f.suffixes))]
+    raise InputError(
+        f"unknown format {name!r}; there are {', '.join(f.name for f in all_formats())}{near(wanted, known)}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,10 @@ class Detection:
     format: Format
     match: Match
     others: tuple[tuple[Format, Match], ...] = ()
+
+
+def _suffixes() -> list[str]:
+    return [suffix for format in all_formats() for suffix in format.suffixes]
 
 
 def readings(source: Source) -> list[tuple[Format, Match]]:
@@ -95,6 +105,11 @@ def readings(source: Source) -> list[tuple[Format, Match]]:
 def detect(source: Source, format: str | None = None) -> Detection:
     """The format of a file: by magic, then size equation and name, then name, then size equation alone."""
     found = readings(source)
+    other = foreign(source)
+    if other is not None and other.sure and not any(m.confidence == Confidence.MAGIC for _, m in found):
+        if format is not None:
+            find_format(format)  # a wrong name is the first thing to say
+        raise refused(source, other)
     if format is not None:
         chosen, variant = find_format(format)
         others = tuple(pair for pair in found if pair[0] is not chosen)
@@ -102,9 +117,6 @@ def detect(source: Source, format: str | None = None) -> Detection:
         reason = f"asked for as {format}" + (f"; {own.reason}" if own else "; the bytes do not look like it")
         own_variant = variant or (own.variant if own else "")
         return Detection(chosen, Match(Confidence.NAMED, reason, own_variant), others)
-    if source.size == 0:
-        raise UnknownFormat("the file is empty", path=source.label, expected="an embedding file", found="0 bytes",
-                            remedy="name another file")  # fmt: skip
     for confidence in (Confidence.MAGIC, Confidence.NAMED, Confidence.SUFFIX, Confidence.FITS):
         level = [pair for pair in found if pair[1].confidence == confidence]
         if len(level) > 1 and confidence in (Confidence.FITS, Confidence.NAMED):
@@ -114,37 +126,47 @@ def detect(source: Source, format: str | None = None) -> Detection:
                 f"the file fits several formats: {names}", path=source.label, found=f"{source.size} bytes",
                 remedy=f"say which with --from (format=), for example --from {example}",
             )  # fmt: skip
+        if level and confidence == Confidence.SUFFIX and other is not None and other.remedy:
+            raise refused(source, other)
         if level:
             others = tuple(pair for pair in found if pair is not level[0])
             return Detection(level[0][0], level[0][1], others)
     raise UnknownFormat(
         "no format recognises this file", path=source.label, offset=0,
         expected="one of " + ", ".join(f.name for f in all_formats()),
-        found=f"{source.size} bytes starting {_shown(source.read_at(0, 8))}",
-        remedy="say what it is with --from (format=), or convert it to npy first",
+        found=f"{source.size} bytes starting {_shown(source)}",
+        remedy=other.remedy if other is not None and other.remedy else
+        "say what it is with --from (format=), or convert it to npy first" + near(source.suffix, _suffixes()),
     )  # fmt: skip
 
 
-_KINDS = {
-    b"\x89PNG": "a PNG image",
-    b"\xff\xd8\xff": "a JPEG image",
-    b"PK\x03\x04": "a zip archive",
-    b"\x1f\x8b": "a gzip file",
-    b"%PDF": "a PDF",
-    b"\x28\xb5\x2f\xfd": "a zstd file",
-    b"\x80\x04": "a Python pickle",
-    b"\x80\x02": "a Python pickle",
-}
-
-
-def _foreign(head: bytes) -> str | None:
+def foreign(source: Source) -> Foreign | None:
     """What a file is that holds no embeddings, where its first bytes tell."""
-    return next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), None)
+    return identify(source.read_at(0, FOREIGN_BYTES), source.size)
 
 
-def _shown(head: bytes) -> str:
-    kind = _foreign(head)
-    return f"{head.hex(' ')}: {kind}" if kind else head.hex(" ")
+def refuse_foreign(source: Source) -> None:
+    """`UnknownFormat` where a file's first bytes say that it holds no embeddings; for readers of one format alone."""
+    found = foreign(source)
+    if found is not None and found.sure:
+        raise refused(source, found)
+
+
+def refused(source: Source, found: Foreign) -> UnknownFormat:
+    """The error for a file that holds no embeddings."""
+    return UnknownFormat(f"this is {found.kind}, not an embedding file", path=source.label, offset=0,
+                         expected="an embedding file", found=f"{source.size} bytes", remedy=found.remedy or None)  # fmt: skip
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """``; did you mean fbin?`` where a known name is spelled much like this one, else nothing."""
+    found = get_close_matches(name.lower(), sorted(set(known)), n=2, cutoff=0.6)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def _shown(source: Source) -> str:
+    head, kind = source.read_at(0, 8).hex(" "), foreign(source)
+    return f"{head}: {kind.kind}" if kind else head
 
 
 def open(
@@ -221,8 +243,8 @@ def reading_options(format: Format, own: Mapping[str, Any], offered: Mapping[str
     """The options to open a file with: those meant for it, which the format must know, and of the offered those it knows."""
     unknown = sorted(set(own) - set(format.reading))
     if unknown:
-        known = f"it has {', '.join(format.reading)}" if format.reading else "it has none"
-        raise InputError(f"{format.name} files are read without an option {', '.join(unknown)}; {known}")
+        known = f"; it has {', '.join(format.reading)}" if format.reading else ""
+        raise InputError(f"{format.name} has no option {', '.join(unknown)} to be read by{known}")
     return {**{name: value for name, value in (offered or {}).items() if name in format.reading}, **own}
 
 
@@ -231,12 +253,12 @@ def hinted(error: FormatError, detection: Detection, source: Source) -> FormatEr
     if detection.match.confidence < Confidence.MAGIC:
         hint = None
         better = [(f, m) for f, m in detection.others if m.confidence >= Confidence.FITS]
-        foreign = _foreign(source.read_at(0, 8))
+        other = foreign(source)
         if better:
             name = better[0][1].variant or better[0][0].name
             hint = f"the bytes look like {name} ({better[0][1].reason}): try --from {name}"
-        elif foreign:
-            hint = f"the bytes look like {foreign}"
+        elif other is not None:
+            hint = f"the bytes look like {other}"
         if hint:
             error.remedy = f"{error.remedy}; {hint}" if error.remedy else hint
     return error

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
+from polyvec.formats import refuse_foreign
 from polyvec.formats.weights import read_model, read_tensor
 from polyvec.formats.weights.legacy import Legacy, legacy_columns, legacy_metadata
 from polyvec.formats.weights.records import VOCAB_EMBEDDED
@@ -60,6 +61,7 @@ def load_model(
     """
     source = Source(path)
     try:
+        refuse_foreign(source)
         return _load(source, vocabulary, verify)
     except FormatError as error:
         source.close()

@@ -21,6 +21,7 @@ from polyvec.core.blocks import Array, Extent
 from polyvec.core.errors import Corrupt, FormatError, FormatWarning, InputError
 from polyvec.core.files import Source
 from polyvec.core.reading import Failure, fill_failures, load_extents
+from polyvec.formats import refuse_foreign
 from polyvec.formats.cvc import CvcColumn, check_chunk
 from polyvec.formats.cvc.header import Chunk, ColumnSpec, Header, read_header
 
@@ -313,6 +314,7 @@ def opened(path: Path, device: str, framework: str, backend: str, on_corruption:
             corrupted: list[tuple[int, int]] | None = None) -> Iterator[File]:  # fmt: skip
     numpy_only = backend in ("python", "numpy")
     with Source(path) as source, kernels.use_path("numpy") if numpy_only else nullcontext():
+        refuse_foreign(source)
         yield File(source, device, framework, backend, on_corruption, fill_value, corrupted)
 
 

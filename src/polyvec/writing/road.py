@@ -76,6 +76,7 @@ def resolve_target(path: str | os.PathLike[str], collection: Collection, format:
                 f"{os.fspath(path)}: no format is written for the suffix {suffix or '(none)'!s}; there are "
                 + ", ".join(sorted({s for f in formats.all_formats() if f.writable for s in f.suffixes}))
                 + "; or name one with --to (format=)"
+                + formats.near(suffix, (s for f in formats.all_formats() if f.writable for s in f.suffixes))
             )
         found = next((f for f in able if f.writable and f.suits(collection, suffix)), able[0])
         variant = found.aliases.get(suffix[1:], suffix[1:])

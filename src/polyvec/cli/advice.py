@@ -1,0 +1,53 @@
+"""Advice in errors, fitted to the command that failed. Not a command.
+
+The library's errors name flags (`--lenient`, `--column`) that some commands have and others have not. Where the command
+at hand has not, one clause more says whose flag it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
+SHOWN = 4  # commands that are named; "and others" stands for the rest
+
+
+def fitted(message: str, arguments: list[str]) -> str:
+    """The message, and whose flags it names, where the command of these arguments does not have them."""
+    named = list(dict.fromkeys(FLAG.findall(message)))
+    if not named:
+        return message
+    from polyvec.cli.terminal import build
+
+    command, name = build(arguments[:1]), ""
+    for word in arguments:
+        if word not in getattr(command, "commands", {}):
+            break
+        command, name = command.commands[word], f"{name} {word}".strip()
+    own = flags_of(command)
+    if not name or own.issuperset(named):
+        return message
+    owners = {flag: sorted(other for other, leaf in leaves(build()) if flag in flags_of(leaf)) for flag in named}
+    said = [f"{flag} is a flag of {_listed(owners[flag])}" for flag in named if flag not in own and owners[flag]]
+    return f"{message} ({'; '.join(said)})" if said else message
+
+
+def flags_of(command: Any) -> set[str]:
+    """The flags of a command."""
+    return {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
+
+
+def leaves(command: Any, name: str = "") -> list[tuple[str, Any]]:
+    """Every command that is not a group, by its words."""
+    children = getattr(command, "commands", {})
+    if not children:
+        return [(name, command)]
+    return [leaf for word, child in children.items() for leaf in leaves(child, f"{name} {word}".strip())]
+
+
+def _listed(names: list[str]) -> str:
+    shown = [f"polyvec {name}" if not number else name for number, name in enumerate(names[:SHOWN])]
+    if len(names) > SHOWN:
+        return f"{', '.join(shown)} and others"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
