@@ -608,7 +608,10 @@ def test_backends_and_devices_that_are_not_there_say_so(packed: Path) -> None:
             cvc.load_cvc(packed, **arguments)
     if not (available["cuda"] or available["triton"]):
         with pytest.raises(pv.PolyvecError, match=r"device 'cuda'.*(pip install|driver)"):
-            cvc.load_cvc(packed, device="cuda")
+            cvc.load_cvc(packed, device="cuda", backend="triton")
+        with pytest.warns(pv.DeviceWarning, match=r"device 'cuda'.*(pip install|driver).*CPU instead") as seen:
+            assert np.array_equal(cvc.load_cvc(packed, device="cuda", framework="cupy"), HALF)
+        assert seen[0].filename == __file__
 
 
 def test_a_killed_writer_thread_says_what_went_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

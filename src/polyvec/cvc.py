@@ -30,7 +30,6 @@ from polyvec.verbs.columns import add_column, delete_column, rename_column, upda
 from polyvec.verbs.loading import (
     CorruptedChunkError,
     File,
-    find_device,
     load_cvc,
     load_cvc_chunked,
     load_cvc_columns,
@@ -270,8 +269,7 @@ class MMapCVCLoader:
     ) -> Any:
         """All rows (or some), checked and decoded."""
         file = self._open
-        file.framework, file.device_name = framework, device
-        file.device = None if device == "cpu" else find_device(device, "auto", framework)
+        file.choose_device(device, framework)
         name = file.names(column)[0]
         return file.load(name, [rows if rows is not None else range(file.header.rows)], out=out)
 

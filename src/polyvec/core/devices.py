@@ -98,14 +98,29 @@ def load_column(
             found = find(device, backend)
             return found.load(column, device=device, framework=framework, backend=backend, dtype=dtype, out=out,
                               start=start, stop=stop, check=check)  # fmt: skip
-        except DeviceError as error:
+        except (DeviceError, MissingExtra) as error:
             if backend != "auto" or out is not None:
                 raise
-            warnings.warn(f"{error}; the rows are loaded on the CPU instead", DeviceWarning, stacklevel=3)
-    rows = column[start:stop]
-    if framework != "torch":
+            warn_of_fallback(error, stacklevel=4)
+    return in_host_memory(column[start:stop], framework=framework, dtype=dtype, out=out)
+
+
+def warn_of_fallback(error: Exception, *, stacklevel: int) -> None:
+    """Say that the CPU does what a device was asked for, and why."""
+    warnings.warn(f"{error}; the rows are loaded on the CPU instead", DeviceWarning, stacklevel=stacklevel)
+
+
+def in_host_memory(rows: Any, *, framework: str, dtype: str | None = None, out: Any = None) -> Any:
+    """Rows as a framework's array in this process's memory: a torch tensor, or NumPy's where a framework has none."""
+    if framework == "torch":
+        return _tensor(rows, dtype, out)
+    if dtype is None or rows.dtype.name == dtype:
         return rows
-    return _tensor(rows, dtype, out)
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return rows.astype(ml_dtypes.bfloat16)
+    return rows.astype(dtype)
 
 
 def _tensor(rows: Any, dtype: str | None, out: Any) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
-from polyvec.core.errors import DeviceError, DeviceWarning, InputError, Unsearchable
+from polyvec.core.errors import DeviceError, DeviceWarning, InputError, MissingExtra, Unsearchable
 from polyvec.core.format import Progress
 from polyvec.core.vocab import Strings
 from polyvec.neighbors.base import Base, Where, check_vectors, make_mask, opened, opened_queries, row_blocks, scorable
@@ -129,7 +129,7 @@ def _on_device(vectors: Column, probes: NDArray[np.float64], k: int, metric: str
 
     try:
         return DeviceIndex(vectors, device=device).search(probes, k, metric)
-    except (DeviceError, Unsearchable) as error:
+    except (DeviceError, MissingExtra, Unsearchable) as error:
         warnings.warn(f"{error}; the CPU searches instead", DeviceWarning, stacklevel=3)
         return None
 

@@ -18,7 +18,7 @@ from polyvec import kernels
 from polyvec.codecs import Float16
 from polyvec.core import devices
 from polyvec.core.blocks import Array, Extent
-from polyvec.core.errors import Corrupt, FormatError, FormatWarning, InputError
+from polyvec.core.errors import Corrupt, DeviceError, FormatError, FormatWarning, InputError, MissingExtra
 from polyvec.core.files import Source
 from polyvec.core.reading import Failure, fill_failures, load_extents
 from polyvec.formats import refuse_foreign
@@ -53,7 +53,7 @@ def load_cvc(
         single = isinstance(columns, str) or len(file.header.columns) == 1
         if out is not None and not single:
             raise InputError("out= holds one column; name it with columns=")
-        if dtype is not None and file.device is None:
+        if dtype is not None and file.device_name == "cpu":
             raise InputError("dtype= is for devices; on the CPU decoded values are float32")
         file.dtype = dtype
         if single:
@@ -149,13 +149,31 @@ class File:
         self.dtype: str | None = None  # what a device is to decode to
         self._known: dict[str, tuple[Header, list[Extent], np.dtype[Any]]] = {}
         self.on_corruption, self.fill_value, self.corrupted = on_corruption, fill_value, corrupted
-        self.framework, self.device_name, self.backend = framework, device, backend
-        self.device = None if device == "cpu" else find_device(device, backend, framework)
+        self.backend = backend
+        self.choose_device(device, framework)
         if device == "cpu" and backend not in CPU_BACKENDS:
             known = ", ".join(CPU_BACKENDS)
             raise InputError(f"backend {backend!r} does not run on device 'cpu'; there are {known}")
         if backend in ("cpp", "native") and not kernels.NATIVE:
             raise InputError("the native backend is not built; use backend='auto', which runs in NumPy")
+
+    def choose_device(self, device: str, framework: str) -> None:
+        """Where to load to; with ``backend="auto"`` a device that cannot be used is the CPU, with a `DeviceWarning`."""
+        self.framework, self.device_name = framework, device
+        self.device: devices.Device | None = None
+        self._missing: Exception | None = None  # why the CPU stands in for a device
+        if device == "cpu":
+            return
+        try:
+            self.device = find_device(device, self.backend, framework)
+        except (DeviceError, MissingExtra) as error:
+            self._fall_back(error)
+
+    def _fall_back(self, error: DeviceError | MissingExtra) -> None:
+        if self.backend != "auto":
+            raise error
+        devices.warn_of_fallback(error, stacklevel=8)  # whoever called load_cvc
+        self.device, self._missing = None, error
 
     def names(self, columns: str | Sequence[str] | None) -> list[str]:
         """The columns asked for; `InputError` where one is not there."""
@@ -209,7 +227,25 @@ class File:
         extents, dtype = self._pieces(name, spec)
         total = sum(len(rows) for rows in wanted)
         if self.device is not None:
-            return self._load_on_device(name, wanted, out)
+            try:
+                return self._load_on_device(name, wanted, out)
+            except DeviceError as error:  # a full or failing device
+                if out is not None:
+                    raise
+                self._fall_back(error)
+        if self._missing is not None:
+            if out is not None:
+                raise self._missing
+            rows = self._load_here(spec, extents, dtype, wanted, total, None)
+            wish = self.dtype if rows.dtype.kind == "f" else None
+            return devices.in_host_memory(rows, framework=self.framework, dtype=wish)
+        return self._load_here(spec, extents, dtype, wanted, total, out)
+
+    def _load_here(
+        self, spec: ColumnSpec, extents: list[Extent], dtype: np.dtype[Any], wanted: Sequence[range], total: int,
+        out: Array | None,
+    ) -> Array:  # fmt: skip
+        """As `load`, in this process's memory."""
         shape = (total, *spec.row_shape)
         if out is None:
             out = np.empty(shape, dtype)
