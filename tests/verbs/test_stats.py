@@ -108,3 +108,18 @@ def test_bad_input_is_one_clear_line():
         stats(np.empty((0, 3), np.float32))
     with pytest.raises(InputError, match="whole numbers, such as ids"):
         stats(np.ones((3, 3), np.int64))
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-50, 1e-30, 1.0, 1e30, 1e200, 1e300])
+def test_norms_are_right_at_every_scale_and_small_rows_are_not_zero(scale: float):
+    rows = RNG.standard_normal((50, 8))
+    found = stats(rows * scale)
+    lengths = np.linalg.norm(rows, axis=1) * scale
+    assert found.zero_rows == 0 and sum(found.norms.counts) == 50
+    np.testing.assert_allclose(
+        [found.norms.minimum, found.norms.maximum, found.norms.mean],
+        [lengths.min(), lengths.max(), lengths.mean()],
+        1e-6,
+    )
+    mixed = np.concatenate([rows, np.zeros((2, 8)), rows * scale])
+    assert stats(mixed).zero_rows == 2 and "<svg" in stats_page(stats(mixed))

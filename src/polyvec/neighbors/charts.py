@@ -1,11 +1,11 @@
-"""Plots as inline SVG: bars and points, no scripts, no outside assets."""
+"""Plots as inline SVG: bars, lines and points, no scripts, no outside assets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
-from itertools import pairwise
-from math import floor, isfinite, log10
+from itertools import groupby, pairwise
+from math import ceil, floor, isfinite, log10
 
 WIDTH, HEIGHT = 640, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 34, 48
@@ -31,6 +31,8 @@ def points(
     xs, ys = [m[1] for m in marks], [value for m, end in drawn for value in (m[2], *end)]
     bottom = min(ys) if low is None else low
     top = max(ys) if high is None else high
+    if high is not None and bottom >= high:
+        bottom = high - 0.1 * (abs(high) or 1)  # what cannot be exceeded stays the top of the axis
     place_x, ticks_x = _axis(min(xs), max(xs), LEFT + 20, WIDTH - RIGHT - 60, log_x)
     place_y, ticks_y = _axis(bottom, top, HEIGHT - BOTTOM, TOP, False)
     body = []
@@ -63,9 +65,9 @@ def _span(ends: tuple[float, float]) -> str:
 
 def bars(
     title: str, edges: Sequence[float], counts: Sequence[float], *, x: str, y: str = "rows", log_x: bool = False,
-    colour: str = COLOURS[0],
+    whole_x: bool = False, colour: str = COLOURS[0],
 ) -> str:  # fmt: skip
-    """A histogram; `edges` has one entry more than `counts`."""
+    """A histogram; `edges` has one entry more than `counts`. With `whole_x` ticks are at whole numbers only."""
     counts = [c if isfinite(c) else 0 for c in counts]
     pairs = [
         (a, b, c) for a, b, c in zip(edges, edges[1:], counts) if isfinite(a) and isfinite(b) and (a > 0 or not log_x)
@@ -75,17 +77,22 @@ def bars(
         return ""
     if log_x:
         pairs = pairs[max(0, used[0] - 1) : used[-1] + 2]
-    place_x, ticks_x = _axis(pairs[0][0], pairs[-1][1], LEFT, WIDTH - RIGHT, log_x)
-    place_y, ticks_y = _axis(0, max(p[2] for p in pairs), HEIGHT - BOTTOM, TOP, False)
+    place_x, ticks_x = _axis(pairs[0][0], pairs[-1][1], LEFT, WIDTH - RIGHT, log_x, whole=whole_x)
+    whole_y = all(float(p[2]).is_integer() for p in pairs)
+    place_y, ticks_y = _axis(0, max(p[2] for p in pairs), HEIGHT - BOTTOM, TOP, False, whole=whole_y)
     zero = place_y(0)
     body = []
     for a, b, count in pairs:
         left, right, top = place_x(a), place_x(b), place_y(count)
         body.append(
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{max(0.5, right - left - 1):.1f}" height="{zero - top:.1f}" '
-            f'fill="{colour}"><title>{a:.4g} to {b:.4g}: {count:,}</title></rect>'
+            f'fill="{colour}"><title>{_bin(a, b, whole_x)}: {count:,.6g}</title></rect>'
         )
     return _frame(title, x, y, place_x, ticks_x, place_y, ticks_y, body)
+
+
+def _bin(low: float, high: float, whole: bool) -> str:
+    return f"{(low + high) / 2:.0f}" if whole else f"{low:.4g} to {high:.4g}"
 
 
 def lines(
@@ -96,23 +103,36 @@ def lines(
     x: str,
     y: str,
     log_x: bool = False,
+    whole_x: bool = False,
+    from_zero: bool = True,
 ) -> str:
-    """Several histograms over the same edges, as outlines with a legend."""
-    series = [(name, [v if isfinite(v) else 0 for v in values]) for name, values in series]
+    """Several series over the same edges, as outlines with a legend.
+
+    Counts start `from_zero`, and bins beyond the first and last that hold some are cut off; values do neither, and one that
+    is not finite leaves a gap.
+    """
     spans = [
         (i, a, b) for i, (a, b) in enumerate(pairwise(edges)) if isfinite(a) and isfinite(b) and (a > 0 or not log_x)
     ]
-    used = [s for s in spans if any(values[s[0]] for _, values in series)]
+
+    def shown(value: float) -> bool:
+        return isfinite(value) and (value != 0 or not from_zero)
+
+    used = [s for s in spans if any(shown(values[s[0]]) for _, values in series)]
     if not used:
         return ""
     spans = [s for s in spans if used[0][0] <= s[0] <= used[-1][0]]
-    place_x, ticks_x = _axis(spans[0][1], spans[-1][2], LEFT, WIDTH - RIGHT - 110, log_x)
-    place_y, ticks_y = _axis(0, max(max(v[i] for i, _, _ in spans) for _, v in series), HEIGHT - BOTTOM, TOP, False)
+    drawn = [values[i] for _, values in series for i, _, _ in spans if isfinite(values[i])]
+    place_x, ticks_x = _axis(spans[0][1], spans[-1][2], LEFT, WIDTH - RIGHT - 110, log_x, whole=whole_x)
+    place_y, ticks_y = _axis(0 if from_zero else min(drawn), max(drawn), HEIGHT - BOTTOM, TOP, False)
     body = []
     for n, (name, values) in enumerate(series):
         colour = COLOURS[n % len(COLOURS)]
-        path = " ".join(f"{place_x(e):.1f},{place_y(values[i]):.1f}" for i, a, b in spans for e in (a, b))
-        body.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
+        held = [(isfinite(values[i]), (a, values[i]), (b, values[i])) for i, a, b in spans]
+        for known, some in groupby(held, key=lambda place: place[0]):
+            if known:
+                path = " ".join(f"{place_x(e):.1f},{place_y(v):.1f}" for _, *ends in some for e, v in ends)
+                body.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
         at = TOP + 6 + 17 * n
         body.append(f'<rect x="{WIDTH - 112}" y="{at}" width="10" height="10" fill="{colour}"/>')
         body.append(f'<text x="{WIDTH - 98}" y="{at + 9}" class="mark">{escape(name)}</text>')
@@ -120,25 +140,42 @@ def lines(
 
 
 def _axis(
-    low: float, high: float, start: float, end: float, logarithmic: bool
+    low: float, high: float, start: float, end: float, logarithmic: bool, *, whole: bool = False
 ) -> tuple[Scale, list[tuple[float, str]]]:
-    """Where a value goes between two pixels, and the ticks to show."""
-    if high <= low:
-        low, high = (low / 2, low * 2) if logarithmic else (low - abs(low) * 0.1 - 1e-9, low + abs(low) * 0.1 + 1e-9)
+    """Where a value goes between two pixels, and the ticks to show: inside the axis, each with a label of its own."""
     if logarithmic:
+        if high <= low:
+            low, high = low / 2, low * 2
         a, b = log10(low), log10(high)
         decades = [d for d in range(floor(a), floor(b) + 2) if a - 1e-9 <= d <= b + 1e-9]
         step = max(1, len(decades) // 8)
         ticks = [(10.0**d, f"1e{d}" if abs(d) > 3 else f"{10.0**d:,.4g}") for d in decades[::step]]
-        if len(ticks) < 2:
-            ticks = [(v, f"{v:,.4g}") for v in (low, 10 ** ((a + b) / 2), high)]
+        if len(ticks) < 3:
+            fine = [m * 10.0**d for d in range(floor(a), floor(b) + 1) for m in (1, 2, 5)]
+            inside = [v for v in fine if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)]
+            ticks = [(v, f"{v:,.4g}") for v in (inside if len(inside) > 1 else (low, high))]
         return lambda v: start + (log10(v) - a) / (b - a) * (end - start), ticks
-    raw = (high - low) / 5
+    half = high / 2 - low / 2  # of the axis; halves, because the whole may be more than a float holds
+    if half < max(1e-300, 1e-14 * abs(low)):
+        low, high = low - 0.1 * (abs(low) or 1), high + 0.1 * (abs(low) or 1)
+        half = high / 2 - low / 2
+    raw = half / 2.5
     size = 10.0 ** floor(log10(raw))
-    step_size = next(m * size for m in (1, 2, 5, 10) if m * size >= raw)
-    first = floor(low / step_size) * step_size
-    values = [first + i * step_size for i in range(9) if low - 1e-9 <= first + i * step_size <= high + step_size * 0.01]
-    return lambda v: start + (v - low) / (high - low) * (end - start), [(v, f"{v:,.6g}") for v in values]
+    gap = next(m * size for m in (1, 2, 5, 10) if m * size >= raw * (1 - 1e-9))
+    gap = max(1.0, gap) if whole else gap
+    first = ceil(low / gap - 1e-6)
+    values = [n * gap for n in range(first, first + 9) if n * gap <= high + 1e-6 * gap]
+    return lambda v: start + (v / 2 - low / 2) / half * (end - start), [(v, _label(v, gap)) for v in values]
+
+
+def _label(value: float, gap: float) -> str:
+    """A tick's label, with as many digits as tell it from the next one, which is `gap` away."""
+    if abs(value) < gap / 2:
+        return "0"
+    exponent, finest = floor(log10(abs(value)) + 1e-9), floor(log10(gap) + 1e-9)
+    if exponent >= 7 or finest < -5:
+        return f"{value:.{max(0, exponent - finest)}e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+    return f"{value:,.{max(0, -finest)}f}"
 
 
 def _frame(

@@ -18,13 +18,13 @@ STYLE = """
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--soft:#9aa5b1;--line:#39424d;--paper:#14181d;--band:#1c2229}}
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
 body{max-width:82rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.5rem;margin:0 0 .3rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}p{color:var(--soft);margin:.2rem 0}
+h1,p{overflow-wrap:anywhere}h1{font-size:1.5rem;margin:0 0 .3rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}p{color:var(--soft);margin:.2rem 0}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.3rem .5rem;font-size:.88rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child,td:first-child{text-align:left}thead th{background:var(--band);font-weight:600}
 tr.best td{background:var(--band);font-weight:600}.wide{overflow-x:auto}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:1.5rem}
-svg{width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1.5rem}
+.plot{overflow-x:auto}svg{display:block;width:100%;min-width:26rem;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}
 svg .tick{fill:var(--soft);font-size:11px}
 svg .title{font-weight:600;font-size:13px}svg .mark{font-size:10.5px}svg .grid{stroke:var(--line);stroke-width:.6}
 svg .axis{stroke:var(--soft)}
@@ -39,6 +39,11 @@ def page(title: str, lead: Sequence[str], body: Sequence[str]) -> str:
         f'content="width=device-width"><title>{escape(title)}</title><style>{STYLE}</style></head><body>'
         f"<h1>{escape(title)}</h1>{head}{''.join(body)}</body></html>\n"
     )
+
+
+def _plots(plots: Sequence[str]) -> str:
+    """Plots side by side, each in a box of its own that scrolls where the screen is narrow."""
+    return f'<div class="plots">{"".join(f"<div class=plot>{plot}</div>" for plot in plots if plot)}</div>'
 
 
 def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, best: int | None = None) -> str:
@@ -129,8 +134,12 @@ def quality_page(report: Quality) -> str:
         )
     shown = [(e.name, e.error_histogram) for e in report.entries if e.error_histogram]
     plots.append(charts.lines("error of a value", list(ERROR_BINS), shown, x="absolute error", y="values", log_x=True))
+    exact = [f"{name} {values[0] / sum(values):.1%}" for name, values in shown if values[0] >= 0.0005 * sum(values) > 0]
     plots.append(charts.bars("length of a row", *report.norm_histogram, x="norm"))
-    body = [html_table(headings, rows, best=best), "<h2>Plots</h2>", f'<div class="plots">{"".join(plots)}</div>']
+    body = [html_table(headings, rows, best=best), "<h2>Plots</h2>", _plots(plots)]
+    if exact:
+        told = f"Not drawn, since a logarithmic axis has no zero: errors below {ERROR_BINS[1]:g}, {', '.join(exact)}."
+        body.append(f"<p>{escape(told)}</p>")
     notes = "".join(f"<p><b>{escape(e.name)}</b>: {escape(e.title)}</p>" for e in report.entries)
     return page(f"Quality of {report.source}", quality_lead(report), [*body, "<h2>Encodings</h2>", notes])
 
@@ -178,11 +187,15 @@ def stats_page(found: Stats) -> str:
         plots.append(charts.bars("length of a row", found.norms.edges, found.norms.counts, x="norm"))
     if found.dimensions is not None:
         d = found.dimensions
-        edges = [float(i) for i in range(found.dim + 1)]
-        plots.append(charts.bars("spread by dimension", edges, d.std, x="dimension", y="std", colour=charts.COLOURS[2]))
+        edges = [i - 0.5 for i in range(found.dim + 1)]  # a dimension's number is in the middle of its place
+        plots.append(
+            charts.bars(
+                "spread by dimension", edges, d.std, x="dimension", y="std", whole_x=True, colour=charts.COLOURS[2]
+            )
+        )
         series = [("max", d.maximum), ("mean", d.mean), ("min", d.minimum)]
-        low = min(d.minimum)
-        shifted = [(name, [v - low for v in values]) for name, values in series]
-        plots.append(charts.lines(f"range by dimension (above {low:.4g})", edges, shifted, x="dimension", y="value"))
-    body += ["<h2>Plots</h2>", f'<div class="plots">{"".join(plots)}</div>']
+        plots.append(
+            charts.lines("range by dimension", edges, series, x="dimension", y="value", whole_x=True, from_zero=False)
+        )
+    body += ["<h2>Plots</h2>", _plots(plots)]
     return page(f"Statistics of {found.source}", [f"{found.rows:,} rows x {found.dim} {found.dtype}."], body)

@@ -147,7 +147,7 @@ class _Walk:
         self.zero = self.nan = self.infinite = self.finite = 0
         self._mean, self._square = np.zeros(dim), np.zeros(dim)
         self._low, self._high = np.full(dim, np.inf), np.full(dim, -np.inf)
-        self._lengths: list[Floats] = []
+        self._lengths: list[NDArray[Any]] = []
         self._hashes: list[NDArray[np.uint64]] | None = [] if column.rows <= HASH_ROWS else None
         rng = np.random.default_rng(0x9E3779B97F4A7C15)
         self._weights = rng.integers(0, 2**63, dim * 2, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -170,13 +170,13 @@ class _Walk:
             return
         total = self.finite + len(good)
         with np.errstate(over="ignore", invalid="ignore"):
-            lengths = np.sqrt(np.einsum("ij,ij->i", good, good))
+            lengths = _lengths(good)
             mean = good.mean(axis=0)
             spread = ((good - mean) ** 2).sum(axis=0)
             gap = mean - self._mean
             self._square += spread + (gap * gap * (self.finite * len(good) / total) if self.finite else 0.0)
             self._mean += gap * (len(good) / total)
-            self._lengths.append(lengths.astype(np.float32))
+            self._lengths.append(_narrowed(lengths))
         self.zero += int((lengths == 0).sum())
         self.finite = total
         np.minimum(self._low, good.min(axis=0), out=self._low)
@@ -220,26 +220,47 @@ class _Walk:
     def norms(self) -> Norms | None:
         if not self.finite:
             return None
-        lengths = np.concatenate(self._lengths).astype(np.float64).clip(max=3.4e38)
+        lengths = np.concatenate(self._lengths).astype(np.float64)
         low, high = float(lengths.min()), float(lengths.max())
+        if not np.isfinite(high):
+            return None  # a row so long that float64 cannot say how long
+        longest = high or 1.0  # squares of the longest must not overflow, nor vanish
         edges = histogram_edges(low, high)
         counts, _ = np.histogram(lengths, edges)
         unit = bool(np.abs(lengths - 1).max() <= UNIT)
         return Norms(
             low,
             high,
-            float(lengths.mean()),
-            float(lengths.std()),
+            longest * float((lengths / longest).mean()),
+            longest * float((lengths / longest).std()),
             unit,
             tuple(map(float, edges)),
             tuple(map(int, counts)),
         )
 
 
+def _lengths(rows: Floats) -> Floats:
+    """The norm of each row, also where squares of its values overflow or vanish."""
+    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    odd = np.flatnonzero(~(lengths > 1e-140) | np.isinf(lengths))
+    if len(odd):
+        largest = np.abs(rows[odd]).max(axis=1, initial=0.0)
+        scaled = np.divide(rows[odd], largest[:, None], out=np.zeros_like(rows[odd]), where=largest[:, None] > 0)
+        lengths[odd] = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return lengths
+
+
+def _narrowed(lengths: Floats) -> NDArray[Any]:
+    """Lengths as float32, which is half as long, where that has them."""
+    fits = (lengths == 0) | ((lengths > 1e-37) & (lengths < 3e38))
+    return lengths.astype(np.float32) if fits.all() else lengths
+
+
 def histogram_edges(low: float, high: float, bins: int = 41) -> Floats:
     """Even bins; values that are all but equal get a range wide enough to show as one."""
-    if high - low < 1e-4 * max(abs(high), 1e-30):
-        low, high = low - 0.05 * abs(low) - 1e-9, high + 0.05 * abs(high) + 1e-9
+    if high - low <= 1e-4 * abs(high):
+        pad = 0.05 * abs(high) or 0.5
+        low, high = low - pad, min(high + pad, float(np.finfo(np.float64).max))
     return np.linspace(low, high, bins + 1)
 
 
