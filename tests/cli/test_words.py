@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
 import polyvec as pv
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "finalfusion"
 
 
 @pytest.fixture
@@ -155,3 +159,10 @@ def test_selected_words_take_the_options_of_their_format(cli, type_in, folder):
     assert code == 0 and "the first row is taken: a" in out
     with pv.open("few.fifu") as few:
         assert few.vectors.to_numpy().tolist() == [[3, 4], [1, 2]]
+
+
+def test_a_table_of_subwords_has_no_words_to_find(cli, folder):
+    shutil.copy(GOLDEN / "table.floret", folder / "t.floret")
+    for arguments in (("similar", "t.floret", "Berlin"), ("analogy", "t.floret", "a", "b", "c")):
+        code, out, err = cli(*arguments)
+        assert (code, out) == (2, "") and "subwords only" in err

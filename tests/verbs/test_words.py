@@ -11,7 +11,12 @@ import polyvec as pv
 from polyvec import finalfusion
 from polyvec.codecs.product import Product, train
 from polyvec.core.blocks import Block
+from polyvec.core.collection import Collection
+from polyvec.core.columns import ArrayColumn
 from polyvec.core.errors import InputError
+from polyvec.core.subwords import BucketIndexer
+from polyvec.core.vocab import Vocab
+from polyvec.neighbors.quality import measure_quality
 from polyvec.verbs.words import bucket_to_explicit, quantize, reconstruct, select
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "finalfusion"
@@ -130,3 +135,36 @@ def test_accuracy_counts_section_by_section() -> None:
     assert sections[0].accuracy == 0.5
     with pytest.raises(InputError, match="line 1"):
         finalfusion.accuracy(model, ["a b c"])
+
+
+def test_a_report_compares_rows_at_their_lengths(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32) * 7
+    pv.write(tmp_path / "s.bin", rows, vocab=[f"w{row}" for row in range(300)], durable=False)
+    pv.convert(tmp_path / "s.bin", tmp_path / "o.fifu", durable=False)
+    for one, two in (("s.bin", "o.fifu"), ("o.fifu", "s.bin")):
+        entry = measure_quality(tmp_path / one, tmp_path / two).entries[0]
+        assert entry.max_error < 1e-5
+
+
+def test_a_column_of_single_values_is_no_words_rows(tmp_path: Path) -> None:
+    for suffix in (".txt", ".vec", ".bin", ".fasttext", ".fifu"):
+        with pytest.raises(pv.LossyConversion, match=r"'norms' has the shape \(12,\)"):
+            pv.convert(GOLDEN / "simple_norms.fifu", tmp_path / f"o{suffix}", column="norms")
+
+
+def test_subword_rows_of_several_files_are_not_merged(tmp_path: Path) -> None:
+    for name, word in (("a", "x"), ("b", "y")):
+        columns = {"vectors": ArrayColumn("vectors", np.ones((1, 4), np.float32)),
+                   "subwords": ArrayColumn("subwords", np.ones((8, 4), np.float32))}  # fmt: skip
+        pv.write(tmp_path / f"{name}.fifu", Collection(columns, vocab=Vocab([word], subwords=BucketIndexer(3, 6, 3))))
+    both = [tmp_path / "a.fifu", tmp_path / "b.fifu"]
+    with pytest.raises(pv.LossyConversion, match=r"several files cannot be merged.*--column vectors"):
+        pv.merge(both, tmp_path / "m.fifu")
+    assert pv.merge(both, tmp_path / "m.fifu", column="vectors").rows == 2
+
+
+def test_receipts_name_the_encoding_that_the_source_has(tmp_path: Path) -> None:
+    receipt = pv.convert(GOLDEN / "pq_proj1_norms1.fifu", tmp_path / "o.txt")
+    assert receipt.codec == "pq -> raw float32 as text"
+    pv.write(tmp_path / "d.npy", np.random.default_rng(0).standard_normal((5, 3)))
+    assert pv.convert(tmp_path / "d.npy", tmp_path / "d.fifu").codec == "raw float64 -> raw float32"

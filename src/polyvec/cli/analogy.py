@@ -27,7 +27,7 @@ def command(
 
         $ polyvec analogy words.fifu Berlin Tübingen Zürich --k 3
     """
-    from polyvec.cli.similar import given_words, print_hits, require, tell
+    from polyvec.cli.similar import given_words, print_hits, require, require_words, tell
     from polyvec.cli.terminal import print_json
     from polyvec.core.errors import InputError
     from polyvec.finalfusion import load
@@ -41,6 +41,7 @@ def command(
     if not letters <= {"a", "b", "c"}:
         raise InputError(f"--include takes a, b or c, not {', '.join(sorted(letters - {'a', 'b', 'c'}))}")
     with load(file, format=source_format, duplicates="first") as model:
+        require_words(model, file)
         found = []
         for triple in triples:
             for word in triple:

@@ -32,6 +32,7 @@ def command(
 
     asked = given_words(words)
     with load(file, format=source_format, duplicates="first") as model:
+        require_words(model, file)
         for word in asked:
             require(model, word)
         found = model.similar_many(asked, k, metric=metric)
@@ -73,6 +74,17 @@ def require(model: Any, word: str) -> None:
     except UnknownWord as error:
         near = model.vocab.near(word)
         raise UnknownWord(f"{error}; near spellings: {', '.join(near)}" if near else str(error)) from None
+
+
+def require_words(model: Any, file: str) -> None:
+    """`InputError` where there is no word to be found."""
+    from polyvec.core.errors import InputError
+
+    if not len(model):
+        raise InputError(
+            f"{file} holds {'subwords' if model.vocab.subwords is not None else 'no words'} only, so no word can be found "
+            "in it; polyvec words select gives the vectors of words"
+        )
 
 
 def tell(model: Any) -> None:

@@ -169,6 +169,11 @@ def prepare_words(
     collection: Collection, own: Mapping[str, Any], name: str, *, forbidden: bytes = b"", ends: bytes = b""
 ) -> tuple[Collection, list[str]]:
     """The collection with words that the format can hold: each once, spelled so that they read back."""
+    if len(collection.vectors.shape) != 2:
+        raise LossyConversion(
+            f"{name} holds a row of numbers a word, and the column {collection.main!r} has the shape "
+            f"{collection.vectors.shape}; choose another with --column (column=), or write .npy"
+        )
     collection, dropped = unique_words(collection, own, name)
     if collection.vocab is None and not isinstance(collection.ids, Strings):
         return collection, dropped  # row numbers: each once, and easily spelled

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.formats.cvc.encoding import CHUNK_ROWS
+from polyvec.formats.words import folded, lengths_of
 from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, scorable
 from polyvec.neighbors.listed import spread
 from polyvec.neighbors.metric import Choice, Metric, choose_metric
@@ -114,7 +116,9 @@ def measure_quality(
         raise InputError("a sample needs at least 2 rows and 1 query")
     if suggest is not None and not 0 < suggest <= 1:
         raise InputError(f"the recall target is {suggest}; it must be above 0 and at most 1")
-    with opened(original, column) as (collection, vectors):
+    with opened(original, column) as (collection, vectors), _opened(compressed) as second:
+        if second is not None:
+            vectors, second = alike(collection, vectors, *second)
         choice = choose_metric(metric, [collection], default=Metric.COSINE)
         check_vectors(vectors, "the original")
         if not vectors.rows:
@@ -127,16 +131,36 @@ def measure_quality(
         runs = spread_runs(vectors.rows, vectors.rows if sample_rows is None else sample_rows)
         job = _Job(vectors, runs, sum(b - a for a, b in runs), choice, tuple(k), threads, progress)
         asked = _queries(job, queries, sample_queries, seed)
-        if compressed is None:
-            found = _measure(job, collection, trials, None, asked)
-        else:
-            with opened(compressed) as (other, stored):
-                check_vectors(stored, "the compressed file")
-                if stored.shape != vectors.shape:
-                    mine, theirs = (" x ".join(map(str, c.shape)) for c in (vectors, stored))
-                    raise InputError(f"the original is {mine} and the compressed file is {theirs}; they must agree")
-                found = _measure(job, collection, [], (other, stored), asked)
+        if second is not None:
+            stored = second[1]
+            check_vectors(stored, "the compressed file")
+            if stored.shape != vectors.shape:
+                mine, theirs = (" x ".join(map(str, c.shape)) for c in (vectors, stored))
+                raise InputError(f"the original is {mine} and the compressed file is {theirs}; they must agree")
+        found = _measure(job, collection, trials, second, asked)
         return found if suggest is None else _suggest(found, suggest, original, collection, column)
+
+
+@contextmanager
+def _opened(compressed: Base | None) -> Iterator[tuple[Collection, Column] | None]:
+    if compressed is None:
+        yield None
+        return
+    with opened(compressed) as found:
+        yield found
+
+
+def alike(
+    collection: Collection, vectors: Column, other: Collection, stored: Column
+) -> tuple[Column, tuple[Collection, Column]]:
+    """Two columns that can be compared: where one file has unit rows and their lengths, and the other has not, rows times
+    lengths."""
+    mine, theirs = lengths_of(collection), lengths_of(other)
+    if mine is not None and theirs is None and vectors is collection.vectors:
+        vectors = folded(vectors, collection[mine])
+    if theirs is not None and mine is None and stored is other.vectors:
+        stored = folded(stored, other[theirs])
+    return vectors, (other, stored)
 
 
 def spread_runs(rows: int, most: int) -> list[tuple[int, int]]:

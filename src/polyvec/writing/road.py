@@ -178,13 +178,13 @@ def write_collection(
     started = time.perf_counter()
     inputs = list(inputs)
     writing = _without_taken(path, collection, writing)
-    fitted = fit(path, collection, writing)
+    given, fitted = collection, fit(path, collection, writing)
     collection, format = fitted.collection, fitted.format
     options = WriteOptions(
         writing.encoding, fitted.variant, writing.chunk_rows, as_progress(writing.progress), writing.own
     )
     becomes = format.target(collection, options)
-    path_of = f"{describe_encoding(collection.vectors)} -> {becomes}"
+    path_of = f"{describe_encoding(given.vectors if writing.column is None else given[writing.column])} -> {becomes}"
     notes = tuple(collection.notes)
     demand_space(path, estimate_bytes(collection, becomes, fitted.beside), refuse=writing.check_space)
     if writing.dry_run:

@@ -83,8 +83,9 @@ def check_columns(collection: Collection) -> None:
     rows = 0 if subwords is None else subwords.rows
     indexer = collection.vocab.subwords if collection.vocab is not None else None
     if subwords is not None and (indexer is None or indexer.rows != rows):
-        raise InputError(
-            f"there are {rows} subword rows, and the vocabulary indexes {indexer.rows if indexer else 'none'}"
+        raise LossyConversion(
+            f"there are {rows} subword rows, and the vocabulary indexes {indexer.rows if indexer else 'none'} (those of "
+            f"several files cannot be merged); leave them out with --column {collection.main} (column=)"
         )
     if len(collection.vectors.shape) != 2:
         raise InputError(f"finalfusion holds rows of numbers, not a column of shape {collection.vectors.shape}")
