@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import polyvec as pv
-from polyvec.core.commits import sweep
+from polyvec.core.commits import changed_outputs, forget_outputs, sweep
 from polyvec.core.errors import Corrupt, FormatWarning, InputError
 from polyvec.core.files import Source
 from polyvec.core.journal import JOURNAL, TEMP_SUFFIX, Journal, Move, Removal, before, exists, parse_journal
@@ -478,3 +478,22 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(tmp_path: Path) -> 
         keep_sidecars(sink, source)
         write_set(target, 2)
     assert read_set(target) == 2
+
+
+def test_what_is_complete_is_asked_of_the_disk(tmp_path: Path) -> None:
+    from polyvec.core.folders import FolderSink
+
+    forget_outputs()
+    with Sink(tmp_path / "state", working=True) as sink:
+        sink.write(b"1")
+    assert changed_outputs() == []
+    write_set(tmp_path / "a.fbin", 1)
+    assert changed_outputs() == [str(tmp_path / "a.fbin")]  # and not its sidecars
+    with FolderSink(tmp_path / "site", ours=lambda name: True, last="index") as folder:
+        (folder.path / "index").write_bytes(b"x")
+        assert str(tmp_path / "site") not in changed_outputs()
+    assert str(tmp_path / "site") in changed_outputs()
+    with pytest.raises(RuntimeError), Sink(tmp_path / "a.fbin") as sink:
+        raise RuntimeError
+    (tmp_path / "a.fbin").unlink()
+    assert str(tmp_path / "a.fbin") not in changed_outputs()

@@ -120,3 +120,17 @@ def test_large_reads_are_spread_over_threads(tmp_path: Path, monkeypatch: pytest
 def test_a_device_is_no_file() -> None:
     with pytest.raises(FormatError, match="a device, not a file"):
         Source("/dev/zero")
+
+
+def test_a_source_sent_elsewhere_does_not_become_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"one")
+    with Source(path) as source:
+        sent = pickle.dumps(source)
+        with pickle.loads(sent) as again:
+            assert again.read_at(0, 3) == b"one" and again.current()
+        (tmp_path / "b.bin").write_bytes(b"two")
+        (tmp_path / "b.bin").replace(path)
+        assert not source.current() and source.read_at(0, 3) == b"one"
+        with pytest.raises(FormatError, match="replaced"):
+            pickle.loads(sent)

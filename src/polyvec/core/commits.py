@@ -47,6 +47,11 @@ class Written:
 _outputs: deque[tuple[str, Path, int]] = deque(maxlen=4096)  # name, target and inode of what was to be committed
 
 
+def announce(label: str, target: Path, written: Path) -> None:
+    """Note what is about to take a target's place, so that `changed_outputs` can tell whether it did."""
+    _outputs.append((label, target, written.stat().st_ino))
+
+
 def changed_outputs() -> list[str]:
     """The outputs of this process that are complete, as their user named them: what an interrupted command has done."""
     # The disk is asked: an interrupt may have come between a rename and any note of it.
@@ -85,7 +90,9 @@ class Commit:
             for guard in self.guards:
                 guard()
             stale = [path for path in self.stale if before(path) is not None]
-            _outputs.extend((f.label, f.target, f.temp.stat().st_ino) for f in self.files if f.label is not None)
+            for file in self.files:
+                if file.label is not None:
+                    announce(file.label, file.target, file.temp)
             try:
                 if len(self.files) == 1 and not stale:
                     self._proof = self.files[0].temp
@@ -113,12 +120,12 @@ class Commit:
         try:
             self._proof.replace(self.folder / JOURNAL)
             self._sync()
-            carry_out(self.folder, journal, durable=self.durable)
+            carry_out(self.folder, journal, durable=self.durable, live=True)
         except BaseException:
             # An interrupt, or a disk that fails for a moment: go on as far as it goes.
             if not self._proof.exists():
                 with contextlib.suppress(OSError):
-                    carry_out(self.folder, journal, durable=self.durable)
+                    carry_out(self.folder, journal, durable=self.durable, live=True)
             raise
 
     def _sync(self) -> None:
@@ -126,13 +133,16 @@ class Commit:
             sync_folder(self.folder)
 
 
-def carry_out(folder: Path, journal: Journal, *, durable: bool) -> None:
-    """Do what a journal lists and is not done yet, then remove it. What fails stays listed, and is raised at the end."""
+def carry_out(folder: Path, journal: Journal, *, durable: bool, live: bool = False) -> None:
+    """Do what a journal lists and is not done yet, then remove it. What fails stays listed, and is raised at the end.
+
+    The writer itself (``live``) has just seen what is there; after a dead one, somebody may have put other files there.
+    """
     failed: OSError | None = None
     for move in journal.moves.values():
         try:
             temp, target = folder / move.temp, folder / move.name
-            if before(target) == move.before:
+            if live or before(target) == move.before:
                 temp.replace(target)
             else:
                 temp.unlink(missing_ok=True)  # renamed before; or somebody has put another file there since
@@ -158,7 +168,7 @@ def carry_out(folder: Path, journal: Journal, *, durable: bool) -> None:
 def roll_forward(folder: Path) -> None:
     """Finish what a writer that died left in the journal. The caller holds the folder's lock."""
     path = folder / JOURNAL
-    data = read_trusted(path)
+    data = read_trusted(str(path))
     if data is None:
         return
     try:

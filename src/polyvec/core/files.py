@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.errors import FormatError, Truncated
+from polyvec.core.errors import FormatError, Replaced, Truncated
 from polyvec.core.journal import is_file, locate, open_named
 from polyvec.kernels.filecasts import Cast, read_cast
 from polyvec.kernels.paths import default_threads
@@ -44,6 +44,7 @@ class Source:
         self._file: BinaryIO | None = None
         self._map: mmap.mmap | None = None
         self._lock = threading.Lock()
+        self._linked: bool | None = None  # whether the path is a link, once somebody asks
         self.actual = self.path
         self.bytes_read = 0  # what selective reading promises can be counted
         if self._data is not None:
@@ -183,11 +184,17 @@ class Source:
         if self.path is None:
             return None
         other = self.path.with_name(name)
-        if not is_file(other) and name.startswith(self.name) and self.path.is_symlink():
+        if not is_file(other):
+            if self._linked is None:
+                self._linked = self.path.is_symlink()
+            if not self._linked or not name.startswith(self.name):
+                return None
             real = Path(os.path.realpath(self.path))
             other = real.with_name(real.name + name[len(self.name) :])
+            if not is_file(other):
+                return None
         try:
-            return Source(other) if is_file(other) else None
+            return Source(other)
         except FileNotFoundError:
             return None  # it went at this very moment
 
@@ -225,11 +232,20 @@ class Source:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
             raise TypeError(f"{self.name} lives in this process only and cannot be pickled")
-        return Source, (self.path,)
+        return _reopen, (self.path, None if self._file is None else _identity(os.fstat(self._file.fileno())))
 
 
-def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _reopen(path: Path, identity: tuple[int, int, int] | None) -> Source:
+    """The file of a source that was pickled; what was read of another one does not fit it."""
+    source = Source(path)
+    if identity is not None and source._file is not None and _identity(os.fstat(source._file.fileno())) != identity:
+        source.close()
+        raise Replaced("the file was replaced or changed since it was opened", path=str(path), remedy="open it again")
+    return source
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_size, found.st_mtime_ns  # not the device: a layered file system may tell two
 
 
 def stamp(path: str | os.PathLike[str]) -> list[int]:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from polyvec.core.commits import roll_forward, sync_folder
+from polyvec.core.commits import announce, roll_forward, sync_folder
 from polyvec.core.errors import InputError, PolyvecError, speak_of
 from polyvec.core.journal import TEMP_SUFFIX
 from polyvec.core.locks import LOCK_SUFFIX, folder_lock, job_lock
@@ -95,8 +95,10 @@ class FolderSink:
         """Put the new folder in the target's place, with everything that the target holds beside what is replaced."""
         try:
             if self._inside:
+                announce(self.given, self.target / self.last, self.path / self.last)
                 self._commit_inside()
             else:
+                announce(self.given, self.target, self.path)
                 self._commit_beside()
         except BaseException:
             self.abort()

@@ -32,7 +32,7 @@ LONGEST_NAME = 255 - len(f"..01234567{TEMP_SUFFIX}")
 
 NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)  # there is no such file
 
-Before = tuple[int, int, int] | None  # inode, size and mtime_ns of a file, or that there is none
+Before = tuple[int, int] | None  # size and mtime_ns of a file, or that there is none; inodes are not stable everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +98,23 @@ def before(path: Path) -> Before:
         if error.errno not in NOTHING:
             raise
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_size, found.st_mtime_ns
 
 
-def read_journal(folder: Path) -> Journal | None:
+def read_journal(folder: str | os.PathLike[str]) -> Journal | None:
     """The journal of a folder; None where there is none, or none that may be believed."""
-    path = folder / JOURNAL
+    path = f"{os.fspath(folder)}/{JOURNAL}"
     data = read_trusted(path)
     if data is None:
         return None
     try:
-        return parse_journal(data, str(path))
+        return parse_journal(data, path)
     except FormatError as error:
         warnings.warn(f"{error}; it is passed over", FormatWarning, stacklevel=2)
         return None
 
 
-def read_trusted(path: Path) -> bytes | None:
+def read_trusted(path: str) -> bytes | None:
     """The bytes of a journal; None where there is none, or where its owner has no right to what it says."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -122,7 +122,7 @@ def read_trusted(path: Path) -> bytes | None:
         return None
     try:
         found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES or not _may(found.st_uid, path.parent):
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES or not _may(found.st_uid, Path(path).parent):
             return None
         with os.fdopen(fd, "rb", closefd=False) as file:
             return file.read(MAX_BYTES)
@@ -168,10 +168,10 @@ def _plain(name: Any) -> str:
 def _before(value: Any) -> Before:
     if value is None:
         return None
-    inode, size, mtime = value
-    if not all(type(number) is int for number in value):
+    size, mtime = value
+    if type(size) is not int or type(mtime) is not int:
         raise ValueError
-    return inode, size, mtime
+    return size, mtime
 
 
 def _digest(body: Mapping[str, Any]) -> str:
@@ -183,19 +183,24 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 def locate(path: Path) -> Path | None:
     """Where the bytes that a path names lie at this moment; None where there is nothing."""
+    text = os.fspath(path)
     try:
-        real = Path(os.path.realpath(path)) if path.is_symlink() else path
+        linked, there = stat.S_ISLNK(os.lstat(text).st_mode), True
     except OSError as error:
-        if error.errno in NOTHING:
-            return None
-        raise
-    journal = read_journal(real.parent)
+        if error.errno not in NOTHING:
+            raise
+        linked = there = False
+    target = os.path.realpath(text) if linked else text
+    journal = read_journal(os.path.dirname(target) or ".")  # noqa: PTH120 (asked at every open)
     if journal is not None:
+        real = Path(target)
         if (temp := journal.temp_of(real)) is not None:
             return temp
         if journal.removes(real):
             return None
-    return path if path.exists() else None
+    if linked:
+        there = path.exists()
+    return path if there else None
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

@@ -19,7 +19,7 @@ from polyvec.core.errors import InputError
 LOCK_SUFFIX = ".polyvec-lock"
 WAIT_SECONDS = 60.0  # a commit is a few renames: who holds a folder longer hangs
 STEP_SECONDS = 0.005
-HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+HELD = (errno.EWOULDBLOCK, errno.EAGAIN)
 
 
 @contextlib.contextmanager
