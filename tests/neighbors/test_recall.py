@@ -41,6 +41,12 @@ def test_equal_neighbours_are_interchangeable():
     )
 
 
+def test_by_default_the_usual_ks_that_both_list_are_measured():
+    ids = np.tile(np.arange(20), (3, 1))
+    assert [one.k for one in measure_recall(ids, ids)] == [1, 10]
+    assert [one.k for one in measure_recall(ids[:, :5], ids)] == [1]
+
+
 def arrays(ids, near=None, **metadata):
     named = {"ids": np.asarray(ids)}
     if near is not None:

@@ -101,7 +101,7 @@ def test_a_killed_run_is_resumed(files, tmp_path, monkeypatch):
         write_truth(*files, out, k=6, metric="l2", progress=kill)
     seen = []
     receipt = write_truth(*files, out, k=6, metric="l2", progress=lambda done, total: seen.append(done))
-    assert receipt.resumed_at > 0 and seen[0] > 200
+    assert receipt.resumed_at == 200 and seen == sorted(seen)  # rows that are done are read again, not scanned
     np.testing.assert_array_equal(pv.open(out)["ids"].to_numpy(), brute_force(ROWS, QUERIES, 6, "l2")[0])
     assert not (tmp_path / ".gt.ibin.truth-state").exists()
 
@@ -195,6 +195,15 @@ def test_a_base_that_changes_under_the_run_is_refused(files, tmp_path):
     with pytest.raises(InputError, match="were changed while they were read"):
         write_truth(*files, tmp_path / "gt.ibin", k=6, metric="l2", progress=write_to_it)
     assert not (tmp_path / "gt.ibin").exists()
+
+
+def test_rows_are_listed_and_it_is_said_where_the_base_has_ids(files, tmp_path):
+    pv.write(tmp_path / "named.npy", ROWS, ids=np.arange(400) + 1000)
+    receipt = write_truth(tmp_path / "named.npy", files[1], tmp_path / "gt.ibin", k=3, metric="l2")
+    assert receipt.notes == ("the base has ids of its own; the truth lists row numbers, as such files do",)
+    np.testing.assert_array_equal(
+        pv.open(tmp_path / "gt.ibin")["ids"].to_numpy(), brute_force(ROWS, QUERIES, 3, "l2")[0]
+    )
 
 
 def test_without_a_stated_metric_it_is_asked_for(files, tmp_path):

@@ -14,7 +14,7 @@ def command(
         str, typer.Argument(help="The ids that a search found, one row a query (.ibin, .truth, .hdf5…).")
     ],
     truth: Annotated[str, typer.Argument(help="The ground truth.")],
-    k: Annotated[str, flags.neighbours(flags.MANY)] = "1,10,100",
+    k: Annotated[str | None, flags.neighbours(f"{flags.MANY}; 1, 10 and 100 where both list so many")] = None,
     base: Annotated[
         str | None, typer.Option("--base", help="The base: checks ids and, with --queries, finds ties.")
     ] = None,
@@ -35,7 +35,7 @@ def command(
     from polyvec.neighbors.recall import measure_recall
 
     try:
-        asked = [int(part) for part in k.split(",")]
+        asked = None if k is None else [int(part) for part in k.split(",")]
     except ValueError:
         raise InputError(f"--k takes whole numbers by commas, not {k!r}") from None
     found = measure_recall(result, truth, k=asked, base=base, queries=queries, metric=metric)

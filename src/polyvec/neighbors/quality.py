@@ -29,7 +29,7 @@ from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, 
 from polyvec.neighbors.listed import spread
 from polyvec.neighbors.metric import Choice, Metric, choose_metric
 from polyvec.neighbors.scan import Scan
-from polyvec.neighbors.tally import Entry, Rows, Tally, feed
+from polyvec.neighbors.tally import Entry, Rows, Tally, cut, feed
 from polyvec.neighbors.trials import TRIALS, Look, Trial, choose_trials
 
 HELD_OUT = 500  # queries, where none are given
@@ -214,8 +214,8 @@ def _measure(
     norms: list[NDArray[np.float64]] = []
     done, step = job.rows, max(1, job.rows // NORMS)
     for block in _blocks(job, asked.held):
-        feed(truth, block.values, block)
-        norms.append(block.norms[block.kept][::step])
+        feed(truth, block.searched, block.ids)
+        norms.append(block.norms[::step])
         for tally in tables:
             tally.add(block)
         done += block.stop - block.start
@@ -319,9 +319,7 @@ def _look(job: _Job) -> tuple[Look, int]:
 
 def _blocks(job: _Job, held: NDArray[np.int64]) -> Iterator[Rows]:
     for start, stop in job.runs:
-        rows, numbers = _finite(job.vectors, start, stop)
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-        yield Rows(start, stop, rows, numbers, norms, ~np.isin(numbers, held))
+        yield cut(start, stop, *_finite(job.vectors, start, stop), held)
 
 
 def _finite(vectors: Column, start: int, stop: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

@@ -20,6 +20,7 @@ from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, 
 from polyvec.neighbors.listed import Listed, as_rows, listed_in, metric_of, out_of_order, read_scores, score_listed
 from polyvec.neighbors.metric import Choice, Metric, choose_metric, parse_metric
 
+USUAL = (1, 10, 100)
 TIE = 1e-6  # relative: distances in files are float32
 TIE_COSINE = 2.0**-23  # absolute: what float32 resolves near 1
 T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 97.5 % of Student's t, 1 to 9 degrees
@@ -66,10 +67,10 @@ class RecallReport:
 
 
 def measure_recall(
-    result: Base, truth: Base, *, k: Sequence[int] = (1, 10, 100), base: Base | None = None,
+    result: Base, truth: Base, *, k: Sequence[int] | None = None, base: Base | None = None,
     queries: Base | None = None, metric: str | None = None,
 ) -> RecallReport:  # fmt: skip
-    """Recall of a result against a ground truth, at each k.
+    """Recall of a result against a ground truth, at each k: 1, 10 and 100 where both list so many, by default.
 
     `result` and `truth` are files, collections or arrays of ids (with distances where they have them). With `base` and
     `queries` ids are checked against the base and ties are found by the distances of the rows themselves. Where
@@ -86,6 +87,8 @@ def measure_recall(
             known = metric_of(listed, asked_for)
             if known is not None and asked_for is None:
                 asked_for, stated_by = known, listed.label
+    width = min(mine.ids.shape[1], theirs.ids.shape[1])
+    k = k if k is not None else [one for one in USUAL if one <= width]
     source = "given" if metric is not None else None if asked_for is None else f"stated by {stated_by}"
     _check_shapes(mine, theirs, k)
     found_keys = true_keys = None

@@ -43,14 +43,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Finite rows of one block: their values, numbers in the file, lengths, and which of them are searched."""
+    """Finite rows of one block, with their numbers in the file, and those of them that are searched."""
 
     start: int
     stop: int
     values: Singles
     numbers: NDArray[np.int64]
-    norms: NDArray[np.float64]
-    kept: NDArray[np.bool_]
+    kept: NDArray[np.bool_] | None  # None where all are
+    searched: Singles
+    ids: NDArray[np.int64]
+    norms: NDArray[np.float64]  # of the searched ones
 
 
 class Tally:
@@ -68,7 +70,7 @@ class Tally:
 
     def add(self, block: Rows) -> None:
         """A further block of the original's rows."""
-        if self.failed is not None or not block.kept.any():
+        if self.failed is not None or not len(block.ids):
             return
         try:
             if self.column is not None:
@@ -80,8 +82,10 @@ class Tally:
         except InputError as error:
             self.failed = str(error)
             return
-        feed(self.scan, after, block)
-        rows, after, norms = block.values[block.kept], after[block.kept], block.norms[block.kept]
+        if block.kept is not None:
+            after = np.ascontiguousarray(after[block.kept])
+        feed(self.scan, after, block.ids)
+        rows, norms = block.searched, block.norms
         with np.errstate(all="ignore"):
             gap = np.abs(rows - after)
             self.max_error = max(self.max_error, float(gap.max(initial=0.0)))
@@ -116,11 +120,16 @@ class Tally:
         )  # fmt: skip
 
 
-def feed(scan: Scan, values: Singles, block: Rows) -> None:
-    """Search the kept rows of a block, under their numbers in the file."""
-    if block.kept.all():
-        rows, ids = values, block.numbers
-    else:
-        rows, ids = np.ascontiguousarray(values[block.kept]), block.numbers[block.kept]
+def cut(start: int, stop: int, values: Singles, numbers: NDArray[np.int64], held: NDArray[np.int64]) -> Rows:
+    """A block of finite rows, without those held out as queries."""
+    kept = ~np.isin(numbers, held)
+    every = bool(kept.all())
+    searched = values if every else np.ascontiguousarray(values[kept])
+    norms = np.sqrt(np.einsum("ij,ij->i", searched, searched, dtype=np.float64))
+    return Rows(start, stop, values, numbers, None if every else kept, searched, numbers[kept], norms)
+
+
+def feed(scan: Scan, rows: Singles, ids: NDArray[np.int64]) -> None:
+    """Search rows under their numbers in the file."""
     if len(ids):
         scan.feed(RowBlock(int(ids[0]), len(rows), rows, ids=ids))

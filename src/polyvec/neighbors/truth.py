@@ -125,10 +125,12 @@ def write_truth(
             raise InputError(
                 "the base or the queries were changed while they were read; run it again on files that rest"
             )
-        with opened(base) as (_, vectors), opened_queries(queries) as (_, asked):
+        notes = list(choice.notes)
+        with opened(base) as (collection, vectors), opened_queries(queries) as (_, asked):
             outputs, convention = _write(truth, target, style, vectors, asked, choice.metric)
             rows = vectors.rows
-        notes = list(choice.notes)
+            if collection.ids is not None:
+                notes.append("the base has ids of its own; the truth lists row numbers, as such files do")
         if state is not None:
             notes += state.notes
             state.path.unlink(missing_ok=True)
@@ -163,7 +165,7 @@ def _compute(
             found = state.load(probes.shape[0], k)
             if found is not None:
                 start, checksum, rows, scores, ties = found
-                if _checksum(vectors, start) == checksum:
+                if _checksum(vectors, start, progress) == checksum:
                     scan.resume(rows, scores, ties)
                 else:
                     state.notes.append("the base has changed since the saved run; all rows were scanned again")
@@ -183,11 +185,13 @@ def _compute(
         return Truth(*scan.result(), choice.word), start, choice
 
 
-def _checksum(vectors: Column, stop: int) -> int:
+def _checksum(vectors: Column, stop: int, progress: Progress | None) -> int:
     """The CRC-32 of the first rows, as the kernels take them."""
     value = 0
     for block in row_blocks(vectors, stop=stop):
         value = crc32(np.ascontiguousarray(block.rows), value)
+        if progress is not None:
+            progress(block.first + block.count, vectors.rows)
     return value
 
 
