@@ -65,7 +65,7 @@ def test_a_bad_file_is_one_clear_line_and_exit_1(cli, folder, command, name):
     (["convert", "vectors.fbin", "queries.fbin"], 2, "use --force"),
     (["convert", "vectors.fbin", "nowhere/o.npy"], 2, "does not exist"),
     (["convert", "vectors.fbin", "o.npy", "--column", "nope"], 2, "no column 'nope'"),
-    (["convert", "vectors.fbin", "o.npy", "--option", "speed=9"], 2, "npy has no option speed"),
+    (["convert", "vectors.fbin", "o.npy", "--option", "speed=9"], 2, "no format has an option 'speed'"),
     (["convert", "vectors.fbin", "o.ibin"], 2, "floats"),
     (["sample", "vectors.fbin", "o.npy", "--stride", "0"], 2, "stride must be at least 1, not 0"),
     (["sample", "vectors.fbin", "o.npy", "--head", "-1"], 2, "head must be at least 0"),

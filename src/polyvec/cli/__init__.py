@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code."""
     import typer
 
-    from polyvec.cli.advice import fitted
+    from polyvec.cli.advice import about_usage, fitted
     from polyvec.cli.spellings import renew
     from polyvec.cli.streams import drop_output
     from polyvec.cli.terminal import build, fail, show_warnings, warn
@@ -93,7 +93,7 @@ def run(arguments: list[str]) -> int:
             return 0
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context is not None else ""
-        return fail(f"{error.format_message()}{hint}", 2)
+        return fail(f"{about_usage(error.format_message(), arguments)}{hint}", 2)
     except (typer.Abort, KeyboardInterrupt):
         return fail(_interrupted(), 130)
     except SystemExit as error:

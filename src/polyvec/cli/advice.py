@@ -6,7 +6,10 @@ at hand has not, one clause more says whose flag it is.
 
 from __future__ import annotations
 
+import os
 import re
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
@@ -31,6 +34,22 @@ def fitted(message: str, arguments: list[str]) -> str:
     owners = {flag: sorted(other for other, leaf in leaves(build()) if flag in flags_of(leaf)) for flag in named}
     said = [f"{flag} is a flag of {_listed(owners[flag])}" for flag in named if flag not in own and owners[flag]]
     return f"{message} ({'; '.join(said)})" if said else message
+
+
+def about_usage(message: str, arguments: list[str]) -> str:
+    """A usage error's message, and more where the shell seems to have put files in the place of a pattern."""
+    files = [word for word in arguments if not word.startswith("-") and Path(word).is_file()]
+    if "unexpected extra argument" not in message or len(files) < 2:
+        return message
+    kinds = Counter(Path(word).suffix for word in files)
+    alike = [word for word in files if Path(word).suffix == kinds.most_common(1)[0][0]]
+    start = os.path.commonprefix(alike)  # noqa: RUF071 (letters, not folders)
+    end = os.path.commonprefix([word[len(start) :][::-1] for word in alike])[::-1]  # noqa: RUF071
+    pattern = f"'{start}*{end}'" if len(alike) > 1 else "'shard-*.fbin'"
+    return (
+        f"too many files: {', '.join(files[:3])}{' and others' if len(files) > 3 else ''}; a pattern of shards is one "
+        f"argument when it is in quotes ({pattern}), and polyvec merge takes many files: polyvec merge {pattern} -o OUTPUT"
+    )
 
 
 def flags_of(command: Any) -> set[str]:

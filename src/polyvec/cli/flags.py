@@ -10,6 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
+# What is a flag of its own, and not one of a format's options.
+FLAGS = {
+    "encoding": "--encoding", "format": "--to", "column": "--column", "sidecar": "--no-sidecar", "overwrite": "--force",
+    "sha256": "--sha256", "dry_run": "--dry-run", "progress": "it is shown on terminals", "resume": "--resume",
+    "source_format": "--from", "lenient": "--lenient", "ids": "--ids", "records": "--records", "output": "--output",
+}  # fmt: skip
 MANY = "several by commas"
 
 
@@ -127,8 +133,29 @@ def own_options(pairs: list[str] | None, dim: int | None = None) -> dict[str, An
         name, equals, value = pair.partition("=")
         if not equals:
             raise InputError(f"--option takes NAME=VALUE, not {pair!r}")
-        found[name.replace("-", "_")] = _value(value)
+        name = name.replace("-", "_")
+        _check_name(name)
+        found[name] = _value(value)
     return found
+
+
+def _check_name(name: str) -> None:
+    """`InputError` for a flag of the command, for what is the library's own, and for a slip of the pen.
+
+    Which options a format has, the library knows and says."""
+    from polyvec.cli.spellings import known_options
+    from polyvec.core.errors import InputError
+    from polyvec.formats import near
+    from polyvec.verbs.convert import Writing
+
+    known = known_options()
+    if name in known:
+        return
+    if name in FLAGS:
+        raise InputError(f"{name} is no option of a format, but of the command: {FLAGS[name]}")
+    meant = near(name, known)
+    if meant or name in Writing.__dataclass_fields__:
+        raise InputError(f"no format has an option {name!r}{meant}")
 
 
 def _value(text: str) -> Any:

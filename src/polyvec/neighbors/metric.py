@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError
+from polyvec.formats import near
 
 
 class Metric(IntEnum):
@@ -91,7 +92,7 @@ def parse_metric(name: str | Metric) -> Metric:
         return name
     found = ALIASES.get(_plain(str(name)))
     if found is None:
-        raise InputError(f"metric {name!r} is unknown; use one of {', '.join(NAMES)}")
+        raise InputError(f"metric {name!r} is unknown; use one of {', '.join(NAMES)}{near(str(name), NAMES)}")
     return found
 
 

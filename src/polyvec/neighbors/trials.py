@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from polyvec.codecs import AffineUint8, BFloat16, Float16, ScaledInt8
 from polyvec.core.blocks import Block, Codec
 from polyvec.core.errors import InputError
+from polyvec.formats import near
 from polyvec.formats.cvc.encoding import CHUNK_ROWS
 from polyvec.kernels.paths import native, resolve_threads
 
@@ -210,6 +211,6 @@ def choose_trials(names: list[str] | tuple[str, ...] | None) -> list[Trial]:
     for name in names:
         many = [t for n, t in TRIALS.items() if n == name or (name == "int8" and n.startswith("int8-"))]
         if not many:
-            raise InputError(f"encoding {name!r} is not on trial; there are {', '.join(TRIALS)}")
+            raise InputError(f"encoding {name!r} is not on trial; there are {', '.join(TRIALS)}{near(name, TRIALS)}")
         found.extend(t for t in many if t not in found)
     return found

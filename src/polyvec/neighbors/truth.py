@@ -28,6 +28,7 @@ from polyvec.core.format import Progress
 from polyvec.core.locks import job_lock
 from polyvec.core.sinks import Sink, Together, refuse_inputs
 from polyvec.core.space import demand_space
+from polyvec.formats import near
 from polyvec.kernels.checksum import crc32
 from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, row_blocks, scorable
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores
@@ -106,7 +107,7 @@ def write_truth(
     target = Path(output)
     style = style or guess_style(target)
     if style not in STYLES:
-        raise InputError(f"style {style!r} is unknown; use one of {', '.join(STYLES)}")
+        raise InputError(f"style {style!r} is unknown; use one of {', '.join(STYLES)}{near(style, STYLES)}")
     if metric is not None:
         parse_metric(metric)
     inputs = [p for side in (base, queries) for p in _paths(side)]
