@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polyvec as pv
-from polyvec.neighbors.truth import verify_truth
+from polyvec.neighbors.truth_check import verify_truth
 
 faiss = pytest.importorskip("faiss")
 pytestmark = pytest.mark.interop

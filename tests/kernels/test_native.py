@@ -38,4 +38,7 @@ def test_read_only_outputs_are_refused() -> None:
 def test_the_stub_names_what_the_module_has() -> None:
     stub = ast.parse((Path(polyvec.__file__).parent / "_native.pyi").read_text(encoding="utf-8"))
     named = {node.name for node in stub.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    named |= {
+        node.target.id for node in stub.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
     assert named == {name for name in dir(native) if not name.startswith("_")}

@@ -129,11 +129,12 @@ def test_health_models_and_metrics(client: TestClient) -> None:
 def test_requests_that_wait_are_run_together_and_too_many_are_answered_429(
     embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold, runs = threading.Event(), []
+    begun, hold, runs = threading.Event(), threading.Event(), []
 
     def slow(ids: Any) -> Any:
-        hold.wait(10)
         runs.append(len(ids))
+        begun.set()
+        hold.wait(60)
         return Embedder.embed_ids(embedder, ids)
 
     monkeypatch.setattr(embedder, "embed_ids", slow)
@@ -143,7 +144,9 @@ def test_requests_that_wait_are_run_together_and_too_many_are_answered_429(
             threading.Thread(target=lambda: answers.append(post(client, input=["a"] * 10).status_code))
             for _ in range(5)
         ]
-        for thread in threads:
+        threads[0].start()
+        assert begun.wait(60)  # the first runs alone; the others come while it does
+        for thread in threads[1:]:
             thread.start()
         while len(answers) < 1:  # four fill the queue, the fifth is turned away at once
             threading.Event().wait(0.01)
