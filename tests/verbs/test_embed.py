@@ -274,3 +274,32 @@ def test_a_disk_that_is_too_small_is_told_before_any_text_is_embedded(
     with pytest.raises(InputError, match=r"out\.fbin: about .* MB will be written and 1\.0 MB are free"):
         embed_corpus(corpus, tmp_path / "out.fbin", model=model)
     assert contents(tmp_path).keys() == {"texts.txt"}
+
+
+def test_ids_are_a_field_of_the_corpus_or_a_file(model: Embedder, tmp_path: Path) -> None:
+    source = tmp_path / "texts.jsonl"
+    source.write_text("".join(json.dumps({"text": f"text {i}", "key": f"k{i}"}) + "\n" for i in range(5)))
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps({"n": i}) + "\n" for i in range(5)))
+    embed_corpus(source, tmp_path / "a.fbin", model=model, ids="key")
+    embed_corpus(source, tmp_path / "b.fbin", model=model, ids="key", records=False)
+    embed_corpus(
+        source, tmp_path / "c.fbin", model=model, ids=tmp_path / "other.jsonl", records=tmp_path / "other.jsonl"
+    )
+    with pv.open(tmp_path / "a.fbin") as a, pv.open(tmp_path / "b.fbin") as b, pv.open(tmp_path / "c.fbin") as c:
+        assert list(a.ids) == list(b.ids) == [f"k{i}" for i in range(5)] and a.records[2]["key"] == "k2"
+        assert b.records is None and c.records[3] == {"n": 3} and c.ids[:].tolist() == list(range(5))
+    with pytest.raises(FileNotFoundError, match=r"gone\.txt"):
+        embed_corpus(source, tmp_path / "d.fbin", model=model, ids=tmp_path / "gone.txt")
+    assert not (tmp_path / "d.fbin.embedding").exists(), "it is told before any text is embedded"
+    (tmp_path / "few.txt").write_text("a\n")
+    with pytest.raises(pv.Corrupt, match="expected 5 lines, found 1"):
+        embed_corpus(source, tmp_path / "e.fbin", model=model, ids=tmp_path / "few.txt")
+    assert embed_corpus(source, tmp_path / "e.fbin", model=model, ids="key").resumed == 5, "no text is embedded twice"
+
+
+def test_an_encoding_that_the_target_does_not_have_is_told_before_any_text_is_embedded(
+    model: Embedder, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="bins files hold no int8 encoding"):
+        embed_corpus(write_corpus(tmp_path, "txt"), tmp_path / "o.fbin", model=model, encoding="int8")
+    assert contents(tmp_path).keys() == {"texts.txt"}

@@ -19,6 +19,8 @@ def command(
     source_format: flags.SourceFormat = None,
     to: flags.TargetFormat = None,
     column: flags.ColumnName = None,
+    ids: flags.Ids = None,
+    records: flags.Records = None,
     sidecar: flags.Sidecar = True,
     lenient: flags.Lenient = False,
     queries: Annotated[
@@ -45,6 +47,8 @@ def command(
 
         $ polyvec convert vectors.fbin vectors.npy --encoding float16
 
+        $ polyvec convert vectors.fbin vectors.parquet --ids name
+
         $ polyvec convert vectors.fbin --queries queries.fbin --truth truth.ibin benchmark.hdf5 --metric cosine
     """
     from polyvec.cli.receipts import print_receipt, print_receipts, print_values
@@ -66,8 +70,10 @@ def command(
     if queries is not None or truth is not None or distances is not None:
         from polyvec.verbs.bundle import convert_bundle
 
-        if resume or column is not None or report is not None:
-            raise InputError("--queries, --truth and --distances go without --resume, --column and --report")
+        if resume or any(given is not None for given in (column, report, ids, records)):
+            raise InputError(
+                "--queries, --truth and --distances go without --resume, --column, --ids, --records and --report"
+            )
         receipts = convert_bundle(
             source, target, queries=queries, truth=truth, distances=distances, metric=metric, **options
         )
@@ -78,7 +84,7 @@ def command(
         return print_values({**main.to_dict(), "others": others}, target)
     if metric is not None:
         raise InputError("--metric belongs to --queries and --truth")
-    receipt = convert(source, target, column=column, resume=resume, **options)
+    receipt = convert(source, target, column=column, resume=resume, ids=ids, records=records, **options)
     if json:
         print_values({**receipt.to_dict(), "others": []}, target)
     else:

@@ -27,6 +27,8 @@ def command(
     max_seq_length: Annotated[int, typer.Option(help="Tokens read of each text.")] = 256,
     normalize: Annotated[bool, typer.Option(help="Make vectors unit length.")] = True,
     threads: flags.Threads = None,
+    ids: flags.Ids = None,
+    records: flags.Records = None,
     no_records: Annotated[
         bool, typer.Option("--no-records", help="Leave out the records that texts come with (JSONL, CSV, Parquet).")
     ] = False,
@@ -43,10 +45,13 @@ def command(
     from polyvec.cli.receipts import print_receipt, print_values, speaker
     from polyvec.cli.terminal import note
     from polyvec.core.commits import changed_outputs
+    from polyvec.core.errors import InputError
     from polyvec.model.encoder import Embedder
     from polyvec.verbs.embed import embed_corpus
 
     target = flags.one_output(target, output)
+    if records is not None and no_records:
+        raise InputError("--records brings records and --no-records leaves them out; give one of them")
     with Embedder(
         model, max_seq_length=max_seq_length, normalize_embeddings=normalize, num_threads=threads, engine=engine
     ) as embedder:
@@ -60,7 +65,8 @@ def command(
                 prompt=prompt,
                 truncate_dim=truncate_dim,
                 resume=not restart,
-                records=not no_records,
+                records=records if records is not None else not no_records,
+                ids=ids,
                 progress=_progress(json),
                 encoding=encoding,
                 format=to,

@@ -74,6 +74,18 @@ TargetFormat = Annotated[str | None, typer.Option("--to", help="Write this forma
 Encoding = Annotated[str | None, encodings("raw, float16, bfloat16, int8, pq or lossless; kept as it is by default")]
 ColumnName = Annotated[str | None, typer.Option("--column", help="Take this column of several.")]
 Output = Annotated[str | None, output("in place of the second argument")]
+Ids = Annotated[
+    str | None,
+    typer.Option(
+        "--ids",
+        metavar="FILE|COLUMN",
+        help="Ids: lines (.txt), .npy, a table's field (FILE:FIELD), or a field or column of the input.",
+    ),
+]
+Records = Annotated[
+    str | None,
+    typer.Option("--records", metavar="FILE", help="Records, one a row: .jsonl, .json, .csv, .tsv or .parquet."),
+]
 Sidecar = Annotated[bool, typer.Option(help="Keep beside the output what it cannot hold (words, records, ids).")]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Take the whole rows of a file whose end is missing.")]
 Force = Annotated[

@@ -221,20 +221,40 @@ class Collection:
 
 
 def as_ids(value: Any, rows: int) -> Ids | None:
-    """Ids from integers or strings, one a row."""
-    if value is None or isinstance(value, (Column, Strings)):
-        ids: Ids | None = value
-    else:
-        array = np.asarray(value)
-        if array.dtype.kind in "iu":
-            ids = ArrayColumn("ids", array.astype(np.int64))
-        elif array.dtype.kind in "UO" and all(isinstance(v, str) for v in value):
-            ids = Strings.from_words(value, label="ids")
-        else:
-            raise InputError(f"ids must be integers or strings, not {array.dtype}")
+    """Ids from integers or strings, one a row: a list, an array, a pandas, polars or pyarrow column."""
+    ids = value if value is None or isinstance(value, (Column, Strings)) else _made_ids(value)
     if ids is not None and len(ids) != rows:
         raise InputError(f"there are {len(ids)} ids for {rows} rows; give one id a row")
     return ids
+
+
+def _made_ids(value: Any) -> Ids:
+    if not hasattr(value, "__len__"):
+        value = list(value)
+    # A list of numbers and strings would become an array of strings.
+    array = np.array(value, object) if isinstance(value, (list, tuple)) else np.asarray(value)
+    if array.ndim != 1:
+        raise InputError(f"ids are one a row, not an array of shape {array.shape}")
+    if not len(array):
+        return ArrayColumn("ids", np.empty(0, np.int64))
+    if array.dtype.kind == "u" and array.max() > np.iinfo(np.int64).max:
+        raise InputError(
+            f"ids are 64-bit signed integers or strings, and {array.max()} is beyond; give them as strings"
+        )
+    if array.dtype.kind in "iu":
+        return ArrayColumn("ids", array.astype(np.int64))
+    # Text has many dtypes (objects, fixed width, NumPy's and pandas' own), and one value: a Python string.
+    values = array.tolist() if array.dtype.kind in "UOTS" else []
+    kinds = set(map(type, values))
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return Strings.from_words(values, label="ids")
+    if kinds and all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
+        if not -(2**63) <= min(values) <= max(values) < 2**63:
+            raise InputError("ids are 64-bit signed integers or strings, and some are beyond; give them as strings")
+        return ArrayColumn("ids", np.array(values, np.int64))
+    row = next((i for i, v in enumerate(values) if not isinstance(v, (str, int))), 0)
+    shown = f"{values[row]!r} in row {row}" if values else str(array.dtype)
+    raise InputError(f"ids must be integers or strings, all of one kind, not {shown}")
 
 
 def concat(collections: Sequence[Collection]) -> Collection:

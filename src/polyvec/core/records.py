@@ -359,7 +359,13 @@ def as_records(value: Any) -> Records | None:
         return value
     if isinstance(value, Mapping):
         return ColumnRecords(value)
-    return ListRecords(list(value))
+    records = list(value)
+    odd = next((row for row, record in enumerate(records) if not isinstance(record, Mapping)), None)
+    if odd is not None:
+        raise InputError(
+            f"a record is one mapping a row, not {type(records[odd]).__name__} {str(records[odd])[:40]!r} (row {odd})"
+        )
+    return ListRecords(records)
 
 
 Filter = Callable[[Record], bool]

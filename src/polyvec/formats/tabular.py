@@ -368,8 +368,8 @@ def name_target(collection: Collection, options: WriteOptions) -> str:
     return name + (f", {kept}" if kept and kept != "none" else "")
 
 
-def collect(table: Table) -> Collection:
-    """The table as a collection."""
+def collect(table: Table, *, ids_names: Sequence[str] = ID_NAMES) -> Collection:
+    """The table as a collection; the first of ``ids_names`` that it has is the ids, unless polyvec wrote it."""
     pa = arrow()
     note = _note(table)
     names = list(table.schema.names)
@@ -406,7 +406,9 @@ def collect(table: Table) -> Collection:
     for column in columns.values():
         _check_promise(table, column)
     used = {column._stored for column in columns.values() if isinstance(column, TableColumn)}
-    ids_name = _named(note, "ids", kinds) if note else next((n for n in ID_NAMES if n in kinds and n not in used), None)
+    ids_name = (
+        _named(note, "ids", kinds) if note else next((n for n in ids_names if n in kinds and n not in used), None)
+    )
     ids: Ids | None = None
     if ids_name is not None and ids_name not in used:
         if pa.types.is_integer(kinds[ids_name]):

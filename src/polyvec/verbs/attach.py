@@ -1,19 +1,25 @@
-"""attach: records from a table (JSONL, JSON, CSV, TSV, Parquet) beside the rows of a collection."""
+"""attach: records and ids from files (JSONL, JSON, CSV, TSV, Parquet; lines, npy) beside the rows of a collection."""
 
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 from pathlib import Path
 from typing import Any
 
-from polyvec.core.collection import Collection
-from polyvec.core.errors import Corrupt, InputError, MissingExtra, Unsupported
+from polyvec import formats
+from polyvec.core.collection import Collection, Ids, as_ids
+from polyvec.core.columns import Column
+from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.files import Source
-from polyvec.core.records import ColumnRecords, LineRecords, ListRecords, Records, as_records
+from polyvec.core.records import ColumnRecords, LineRecords, ListRecords, Records
+from polyvec.core.sidecars import read_strings
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import read_column
+from polyvec.formats.tabular import TableRecords
+from polyvec.writing.inputs import given_records, values_of
 
 KINDS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
@@ -32,9 +38,18 @@ def read_records(path: str | os.PathLike[str]) -> Records:
     raise InputError(f"{os.fspath(path)}: records are read from {', '.join(KINDS)}, not {suffix or '(no suffix)'}")
 
 
+def attach_given(collection: Collection, *, ids: Any = None, records: Any = None) -> Collection:
+    """Give the collection's rows these records and ids in place of its own; see `read_ids` for what ids may be."""
+    if records is not None:
+        attach_records(collection, records)
+    if ids is not None:
+        collection.ids = read_ids(collection, ids)
+    return collection
+
+
 def attach_records(collection: Collection, records: Any) -> Collection:
     """Give the collection's rows these records: a path, records, or a list; `InputError` unless one a row."""
-    found = read_records(records) if isinstance(records, (str, os.PathLike)) else as_records(records)
+    found = read_records(records) if isinstance(records, (str, os.PathLike)) else given_records(records)
     if found is not None and len(found) != collection.rows:
         name = os.fspath(records) if isinstance(records, (str, os.PathLike)) else "records"
         raise InputError(f"{name}: Metadata count mismatch: expected {collection.rows} records, got {len(found)}")
@@ -42,6 +57,102 @@ def attach_records(collection: Collection, records: Any) -> Collection:
     if isinstance(found, LineRecords):
         collection.on_close(found.source.close)
     return collection
+
+
+def read_ids(collection: Collection, ids: Any) -> Ids:
+    """Ids for the collection's rows, one a row.
+
+    A file: ``.txt`` (one a line), ``.npy`` (integers), or a table (``.jsonl``, ``.csv``, ``.parquet``…), whose field
+    ``FILE:FIELD`` names where it is not ``id``. Else the name of a field of the collection's own records, or of a column.
+    Or ids themselves: a list, an array, a column of another library.
+    """
+    if not isinstance(ids, (str, os.PathLike)):
+        found = as_ids(values_of(ids), collection.rows)
+        assert found is not None
+        return found
+    file, field = named_file(os.fspath(ids))
+    if file is None:
+        return _own_ids(collection, os.fspath(ids))
+    suffix = Path(file).suffix.lower()
+    if field is None and suffix == ".txt":
+        source = Source(file)
+        collection.on_close(source.close)
+        return read_strings(source, collection.rows, "ids")
+    if field is None and suffix == ".npy":
+        with formats.open(file, sidecars=False) as held:
+            if held.vectors.dtype.kind not in "iu" or held.vectors.row_shape not in ((), (1,)):
+                raise InputError(f"{file}: ids are whole numbers, one a row, not {_shape(held.vectors)}")
+            return _counted(file, held.vectors[:].reshape(-1), collection.rows)
+    if suffix not in KINDS:
+        raise InputError(f"{file}: ids are read from .txt, .npy, {', '.join(KINDS)}, not {suffix or '(no suffix)'}")
+    records = read_records(file)
+    try:
+        chosen = field if field is not None else _only_field(file, records)
+        return _counted(f"{file}:{chosen}", _field_values(file, records, chosen), collection.rows)
+    finally:
+        if isinstance(records, LineRecords):
+            records.source.close()
+
+
+def named_file(text: str) -> tuple[str | None, str | None]:
+    """The file and field that ``FILE`` or ``FILE:FIELD`` names; no file where it is the name of a column."""
+    if Path(text).is_file():
+        return text, None
+    file, _, field = text.rpartition(":")
+    if file and Path(file).is_file():
+        return file, field
+    looks = "/" in text or Path(file or text).suffix.lower() in (".txt", ".npy", *KINDS)
+    if looks:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file or text)
+    return None, None
+
+
+def _own_ids(collection: Collection, name: str) -> Ids:
+    if name in collection.columns:
+        column = collection[name]
+        if column.dtype.kind not in "iu" or column.row_shape not in ((), (1,)):
+            raise InputError(f"the column {name!r} holds {_shape(column)}; ids are whole numbers, one a row")
+        return _counted(f"the column {name!r}", column[:].reshape(-1), collection.rows)
+    fields = collection.records.fields if collection.records is not None else []
+    if collection.records is None or name not in fields:
+        there = ", ".join([*fields, *(n for n, c in collection.columns.items() if c.dtype.kind in "iu")]) or "none"
+        raise InputError(f"--ids {name}: no such file, and no such field or column; there are {there}")
+    return _counted(f"the field {name!r}", _field_values("the records", collection.records, name), collection.rows)
+
+
+def _only_field(file: str, records: Records) -> str:
+    fields = records.fields
+    named = next((name for name in ("id", "ids", "_id") if name in fields), None)
+    if named is None and len(fields) != 1:
+        raise InputError(f"{file}: say which field the ids are, {file}:FIELD; there are {', '.join(fields) or 'none'}")
+    return named or fields[0]
+
+
+def _field_values(file: str, records: Records, name: str) -> list[Any]:
+    found = []
+    for row, record in enumerate(records):
+        value = record.get(name)
+        if not isinstance(value, (str, int)) or isinstance(value, bool):
+            shown = "none" if value is None else repr(value)[:40]
+            raise InputError(f"{file}: the field {name!r} of row {row} holds {shown}; ids are integers or strings")
+        found.append(value)
+    return found
+
+
+def _counted(what: str, values: Any, rows: int) -> Ids:
+    """Ids from values, with a name in the error."""
+    if len(values) != rows:
+        raise InputError(f"{what}: there are {len(values)} ids for {rows} rows; give one id a row")
+    try:
+        found = as_ids(values, rows)
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
+    assert found is not None
+    return found
+
+
+def _shape(column: Column) -> str:
+    return f"{' x '.join(map(str, column.shape))} {column.dtype}"
 
 
 def _read_json(path: str | os.PathLike[str]) -> Records:
@@ -83,13 +194,8 @@ def _read_csv(path: str | os.PathLike[str], delimiter: str) -> Records:
 
 
 def _read_parquet(path: str | os.PathLike[str]) -> Records:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise MissingExtra("pyarrow", extra="arrow", purpose="Parquet records") from None
-    try:
-        table = parquet.read_table(os.fspath(path))
-    except pa.ArrowException as error:
-        raise Unsupported(f"the Parquet file cannot be read: {error}", path=os.fspath(path)) from None
-    return ColumnRecords({name: table.column(name).to_pylist() for name in table.column_names})
+    from polyvec.formats.parquet import ParquetTable
+
+    with Source(path) as source:
+        table = ParquetTable(source)  # which opens the file itself
+    return TableRecords(table, {name: name for name in table.schema.names})

@@ -35,8 +35,9 @@ from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import ColumnKind
 from polyvec.model.corpus import Corpus, Item, count_texts, open_corpus, read_items
 from polyvec.model.encoder import Embedder
-from polyvec.verbs.convert import Receipt, Writing, gather, resolve_target, write_collection
-from polyvec.writing.road import estimate
+from polyvec.verbs.attach import attach_given, named_file
+from polyvec.verbs.convert import Receipt, Writing, gather, write_collection
+from polyvec.writing.road import estimate, fit
 
 CHUNK_TEXTS = 2048  # texts between two counts: the most that a stopped run does again
 CHUNK_BYTES = 16 << 20  # of text; long texts make shorter chunks, so memory stays bounded
@@ -102,19 +103,26 @@ def embed_corpus(
     prompt: str | None = None,
     truncate_dim: int | None = None,
     resume: bool = True,
-    records: bool = True,
+    records: bool | str | os.PathLike[str] = True,
+    ids: Any = None,
     progress: Callable[[Step], None] | None = None,
     **options: Any,
 ) -> Embedded:
     """Embed every text of a file (lines, JSONL, CSV, Parquet, ``-``) into any format; records stay beside the vectors.
 
-    A stopped run goes on where it was; ``resume=False`` starts over. Further options are those of `convert`.
+    A stopped run goes on where it was; ``resume=False`` starts over. ``records`` is also a file of other records, or False;
+    ``ids`` a field of them, or what `convert` takes. Further options are those of `convert`.
     """
     corpus = open_corpus(source, kind=kind, field=field)
     writing = gather(options)
+    for given in (ids, records):  # a file that is not there is told before hours of work, too
+        if isinstance(given, (str, os.PathLike)):
+            named_file(os.fspath(given))
+    other = None if isinstance(records, bool) else records
+    kept = (records is True) or (ids is not None and other is None)  # a field of theirs may be the ids
     width = truncate_dim or model.embedding_dim
     probe = Collection.from_arrays(np.zeros((1, width), np.float32))
-    resolve_target(target, probe, writing.format)  # a suffix nobody writes is told before hours of work
+    fit(target, probe, writing)  # what no format writes is told before hours of work
     if os.fspath(target) != "-" and exists(target) and not writing.overwrite:
         raise InputError(f"{os.fspath(target)}: the output exists; use --force (overwrite=True) to replace it")
     if not Path(target).absolute().parent.is_dir():
@@ -125,18 +133,18 @@ def embed_corpus(
         "corpus": corpus.fingerprint(),
         "prompt": prompt,
         "dim": width,
-        "records": records,
+        "records": kept,
         **describe_model(model),
     }
     place = ".stdout" if os.fspath(target) == "-" else os.fspath(target)
     work = _Work(Path(f"{place}.embedding"), width)
     started = time.perf_counter()
-    _demand_space(corpus, target, width, records, writing, work)
+    _demand_space(corpus, target, width, kept, writing, work)
     with job_lock(place, label=f"{work.folder}" if place == ".stdout" else None):
         # Standard input leaves no trace to recognise it by, so what it gave before is not trusted to come again.
         resumed = work.begin(fingerprint, resume=resume and corpus.path != "-")
         try:
-            _run(corpus, work, model, prompt, truncate_dim, records, progress, started)
+            _run(corpus, work, model, prompt, truncate_dim, kept, progress, started)
         except BaseException:
             if not work.texts:  # nothing is done that a repeated command could go on from
                 work.discard()
@@ -145,10 +153,13 @@ def embed_corpus(
         if not work.texts:
             work.discard()
             raise InputError(f"{os.fspath(source)}: there are no texts to embed")
-        if records and corpus.kind in ("csv", "tsv"):
+        if kept and corpus.kind in ("csv", "tsv"):
             work.read_types(corpus.field)
-        with work.collection(records) as collection:
+        with work.collection(kept) as collection:
             collection.metadata.update(model=model.metadata["model_name"], max_seq_length=model.max_seq_length)
+            attach_given(collection, ids=ids, records=other)
+            if records is False:
+                collection.records = None
             receipt = write_collection(target, collection, writing, inputs=[] if corpus.path == "-" else [corpus.path])
         result = Embedded(receipt, work.texts, work.truncated, resumed, seconds, model.engine)
         work.discard()

@@ -10,12 +10,13 @@ from typing import Any
 from polyvec import formats
 from polyvec.core.errors import InputError
 from polyvec.core.shards import arrange, expand
-from polyvec.verbs.convert import Receipt, gather, write_collection
+from polyvec.verbs.convert import Receipt, gather, refuse_given, write_given
 
 
 def merge(
     inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], target: str | os.PathLike[str], *,
-    source_format: str | None = None, lenient: bool = False, strict: bool = False, resume: bool = False, **options: Any,
+    source_format: str | None = None, lenient: bool = False, strict: bool = False, resume: bool = False,
+    ids: Any = None, records: Any = None, **options: Any,
 ) -> Receipt:  # fmt: skip
     """Merge files (paths, globs) of one kind into ``target``, in the order given; globs in shard order.
 
@@ -35,6 +36,7 @@ def merge(
     if resume:
         from polyvec.verbs.resume import run_resumable
 
+        refuse_given(ids, records)
         notes = (*shards.problems, f"{len(paths)} files {done}")
         return run_resumable(paths, target, writing, source_format=source_format, lenient=lenient, notes=notes)
     with formats.open_many(paths, format=source_format, lenient=lenient, offered=writing.own) as collection:
@@ -43,5 +45,5 @@ def merge(
                 "shards were added or removed while they were opened; run it again when their writer is done"
             )
         collection.notes.extend(shards.problems)
-        receipt = write_collection(target, collection, writing, inputs=paths)
+        receipt = write_given(target, collection, writing, ids, records, paths)
     return replace(receipt, notes=(*receipt.notes, f"{len(paths)} files {done}"))

@@ -1,0 +1,137 @@
+"""--ids and --records: from files, fields and columns, one a row, told in one line where they are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polyvec as pv
+from polyvec.testing import vectors
+
+ROWS = vectors(6, 3)
+NAMES = [f"n{i}" for i in range(6)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pv.write(tmp_path / "a.fbin", ROWS, records=[{"name": name, "n": i, "x": 0.5} for i, name in enumerate(NAMES)])
+    (tmp_path / "ids.txt").write_text("".join(f"{name}\n" for name in NAMES))
+    np.save(tmp_path / "ids.npy", np.arange(6) + 2**40)
+    lines = [{"id": i + 10, "key": name} for i, name in enumerate(NAMES)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "t.csv").write_text("key,year\n" + "".join(f"{name},{i}\n" for i, name in enumerate(NAMES)))
+    (tmp_path / "t.json").write_text(json.dumps(lines))
+    (tmp_path / "one.csv").write_text("key\n" + "".join(f"{name}\n" for name in NAMES))
+    return tmp_path
+
+
+def ids_of(path: Path) -> list:
+    with pv.open(path) as found:
+        return [v if isinstance(v, str) else int(v) for v in found.ids]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("ids.txt", NAMES),
+        ("ids.npy", [2**40 + i for i in range(6)]),
+        ("t.jsonl", [10 + i for i in range(6)]),
+        ("t.jsonl:key", NAMES),
+        ("t.json:key", NAMES),
+        ("t.csv:key", NAMES),
+        ("t.csv:year", list(range(6))),
+        ("one.csv", NAMES),
+        ("name", NAMES),
+        ("n", list(range(6))),
+    ],
+)
+def test_ids_come_from_files_and_fields(folder: Path, monkeypatch, given: str, expected: list) -> None:
+    monkeypatch.chdir(folder)
+    receipt = pv.convert("a.fbin", "b.fbin", ids=given)
+    assert any("ids" in name for name in receipt.sidecars) and ids_of(folder / "b.fbin") == expected
+    pv.merge(["a.fbin", "a.fbin"], "m.fbin")
+    with pytest.raises((pv.InputError, pv.Corrupt), match="12"):  # six ids for twelve rows
+        pv.merge(["a.fbin", "a.fbin"], "m2.fbin", ids=given if given not in ("name", "n") else "t.csv:key")
+
+
+def test_ids_come_from_parquet_and_columns(folder: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pv.write(folder / "t.parquet", {"vectors": ROWS, "number": np.arange(6) * 3})
+    pv.convert(folder / "t.parquet", folder / "b.npz", ids="number")
+    assert ids_of(folder / "b.npz") == [0, 3, 6, 9, 12, 15]
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"key": NAMES, "n": range(6)}), folder / "plain.parquet")
+    pv.convert(
+        folder / "a.fbin", folder / "c.fbin", ids=f"{folder}/plain.parquet:key", records=folder / "plain.parquet"
+    )
+    assert ids_of(folder / "c.fbin") == NAMES
+    with pv.open(folder / "c.fbin") as found:
+        assert found.records[2] == {"key": "n2", "n": 2}
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.csv", "t.json"])
+def test_records_take_the_place_of_the_sources(folder: Path, name: str) -> None:
+    pv.convert(folder / "a.fbin", folder / "b.cvc", records=folder / name, ids="key", encoding="int8")
+    with pv.open(folder / "b.cvc") as found:
+        assert found.records[3]["key"] == "n3" and "name" not in found.records[3]
+    assert ids_of(folder / "b.cvc") == NAMES
+
+
+def test_ids_given_as_values_are_ids(folder: Path) -> None:
+    pv.convert(folder / "a.fbin", folder / "b.fbin", ids=NAMES[::-1])
+    assert ids_of(folder / "b.fbin") == NAMES[::-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("nothing", "no such file, and no such field or column; there are name, n"),
+        ("x", "the field 'x' of row 0 holds 0.5"),
+        ("t.csv", r"say which field the ids are, .*t\.csv:FIELD; there are key, year"),
+        ("t.csv:none", "the field 'none' of row 0 holds none"),
+        ("a.fbin", "ids are read from .txt, .npy"),
+        ("short.txt", "expected 6 lines, found 2"),
+        ("floats.npy", "ids are whole numbers"),
+    ],
+)
+def test_bad_ids_are_one_line(folder: Path, monkeypatch, given: str, words: str) -> None:
+    monkeypatch.chdir(folder)
+    Path("short.txt").write_text("a\nb\n")
+    np.save("floats.npy", np.zeros(6))
+    for dry_run in (False, True):
+        with pytest.raises((pv.InputError, pv.Corrupt), match=words) as caught:
+            pv.convert("a.fbin", "b.fbin", ids=given, dry_run=dry_run)
+        assert "\n" not in str(caught.value)
+    assert not Path("b.fbin").exists()
+
+
+def test_a_file_that_is_not_there_is_told_as_one(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"gone\.txt"):
+        pv.convert(folder / "a.fbin", folder / "b.fbin", ids=folder / "gone.txt")
+    with pytest.raises(FileNotFoundError, match=r"gone\.jsonl"):
+        pv.convert(folder / "a.fbin", folder / "b.fbin", records=folder / "gone.jsonl")
+
+
+def test_records_of_another_number_are_refused(folder: Path) -> None:
+    (folder / "few.jsonl").write_text("{}\n")
+    with pytest.raises(pv.InputError, match="expected 6 records, got 1"):
+        pv.convert(folder / "a.fbin", folder / "b.fbin", records=folder / "few.jsonl")
+
+
+def test_the_files_of_ids_and_records_are_inputs_that_no_output_may_be(folder: Path) -> None:
+    for option in ({"ids": folder / "ids.npy"}, {"records": folder / "t.json"}):
+        target = next(iter(option.values()))
+        with pytest.raises(pv.InputError, match="also an input"):
+            pv.convert(folder / "a.fbin", target, format="npy", **option)
+
+
+def test_parts_of_a_resumable_job_have_their_own(folder: Path) -> None:
+    with pytest.raises(pv.InputError, match="go without --resume"):
+        pv.convert(folder / "a.fbin", folder / "b.fbin", ids="name", resume=True)
+    with pytest.raises(pv.InputError, match="go without --resume"):
+        pv.merge([folder / "a.fbin"], folder / "b.fbin", records="t.csv", resume=True)
