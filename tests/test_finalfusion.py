@@ -279,3 +279,14 @@ def test_a_refused_duplicate_stays_refused(tmp_path: Path) -> None:
         with pytest.raises(Corrupt, match="stands twice"):
             model.embedding("aa")
     model.close()
+
+
+def test_a_fasttext_model_without_subwords_loads_unit_rows(tmp_path: Path) -> None:
+    rows = vectors(4, 3) * 5
+    pv.write(tmp_path / "f.fasttext", rows, vocab=list("abcd"), durable=False)
+    with finalfusion.load(tmp_path / "f.fasttext") as model:
+        assert np.linalg.norm(model.embedding("b")) == pytest.approx(1, abs=1e-6)
+        assert model.norm("b") == pytest.approx(np.linalg.norm(rows[1]), rel=1e-6)
+        model.write(tmp_path / "back.bin", durable=False)
+    with pv.open(tmp_path / "back.bin") as back:
+        assert back.format == "word2vec" and np.allclose(back.vectors.to_numpy(), rows, rtol=3e-7)

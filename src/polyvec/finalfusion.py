@@ -38,7 +38,7 @@ from polyvec.verbs.convert import Receipt
 from polyvec.verbs.convert import write as write_collection
 
 Floats = NDArray[np.float32]
-PLAIN_FORMATS = ("word2vec", "wordtext")  # rows of any length: made unit on loading, as every finalfusion tool does
+PLAIN_FORMATS = ("word2vec", "wordtext", "fasttext")  # rows of any length: made unit on loading, as its tools do
 METRICS = ("cosine", "angular")
 LARGE_VOCAB = 1 << 16  # words: below, a thread costs more than the index
 DEFAULT = object()

@@ -146,6 +146,8 @@ def test_repeated_words_are_settled_by_a_flag(cli, folder):
     assert code == 0 and "1 rows of repeated words" in out
     code, _, err = cli("similar", "d.txt", "a")
     assert code == 0 and "look-ups give the first" in err
+    code, _, err = cli("search", "d.txt", "--word", "a", "-k", "1")
+    assert code == 0 and "its first row, 0, is the query" in err
     code, out, _ = cli("merge", "d.txt", "d.txt", "--output", "m.vec", "--duplicates", "rename")
     assert code == 0
     with pv.open("m.vec") as merged:

@@ -83,6 +83,7 @@ def _queries(
     model: str | None, column: str | None,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """The queries, as a path or as rows, and what to call each."""
+    from polyvec.cli.terminal import note
     from polyvec.core.errors import InputError
     from polyvec.neighbors.base import pick_column
 
@@ -105,6 +106,9 @@ def _queries(
             if found is None:
                 raise InputError(f"the word {word!r} is not in the vocabulary of {len(base.vocab)} words")
             rows.append(found)
+        again = set(base.vocab.words[base.vocab.duplicates]) & set(words)
+        for word in sorted(again):
+            note(f"the word {word!r} stands more than once; its first row, {base.vocab.index(word)}, is the query")
         return vectors[rows], list(words)
     assert rows
     for row in rows:
