@@ -7,6 +7,7 @@ import pytest
 
 import polyvec as pv
 from polyvec.core.errors import InputError
+from polyvec.neighbors import listed as listed_module
 from polyvec.neighbors.recall import interval, measure_recall
 
 
@@ -105,6 +106,15 @@ def test_directions_that_differ_little_do_not_tie_under_cosine():
     queries = rows[:1]
     found = measure_recall(np.array([[0, 2]]), np.array([[0, 1]]), k=[2], base=rows, queries=queries, metric="cosine")
     assert found[0].recall == 0.5
+
+
+def test_a_query_that_is_not_finite_is_named_by_its_own_number(monkeypatch):
+    monkeypatch.setattr(listed_module, "GATHER_BYTES", 64)  # a query at a time
+    rows, queries = np.eye(3, dtype=np.float32), np.ones((3, 3), np.float32)
+    queries[2, 1] = np.nan
+    ids = np.array([[0, 1]] * 3)
+    with pytest.raises(InputError, match="query 2 holds a NaN"):
+        measure_recall(ids, ids, k=[1], base=rows, queries=queries, metric="l2")
 
 
 def test_duplicates_and_ties_count_as_a_plain_count_of_distances_does():

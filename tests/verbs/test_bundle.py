@@ -176,6 +176,21 @@ def test_the_metric_is_found_by_the_distances_or_asked_for(folder: Path) -> None
     assert not (folder / "b.hdf5").exists()
 
 
+@pytest.mark.parametrize("truth", ["gt.ibin", "ids.ibin"])
+def test_a_base_compressed_since_its_truth_was_made_is_said(folder: Path, truth: str) -> None:
+    pv.convert(folder / "base.fbin", folder / "small.f16bin", encoding="float16")
+    receipt = assemble(
+        folder / "small.f16bin", folder / "o.hdf5", queries=folder / "q.fbin", truth=folder / truth, metric="l2"
+    )
+    assert "slightly other rows than this base" in receipt.notes[0] or truth == "ids.ibin"
+    with h5py.File(folder / "o.hdf5") as f:
+        np.testing.assert_allclose(f["distances"][:], np.sqrt(DISTANCES), rtol=2e-3)
+    other = np.random.default_rng(9).standard_normal((50, 8)).astype(np.float32)
+    pv.write(folder / "other.fbin", other)
+    with pytest.raises(pv.InputError, match="not those of base and queries under l2"):
+        assemble(folder / "other.fbin", folder / "p.hdf5", queries=folder / "q.fbin", truth=folder / truth, metric="l2")
+
+
 def test_a_metric_that_is_not_had_keeps_its_name_and_its_distances(folder: Path) -> None:
     receipt = assemble(
         folder / "base.fbin", folder / "o.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin", metric="hamming"

@@ -181,9 +181,10 @@ def score_listed(
     column: Column, queries: NDArray[Any], ids: NDArray[np.int64], metric: Metric
 ) -> tuple[Floats, Floats]:
     """float64 scores of listed rows, one list a query, and how far a float32 program may be off; NaN for an id of -1."""
+    probes = check_queries(queries, metric)
     scores, slack = np.empty(ids.shape), np.empty(ids.shape)
     for start, stop in _pieces(len(ids), ids.shape[1] * max(1, column.row_shape[0])):
-        scores[start:stop], slack[start:stop] = _score(column, queries[start:stop], ids[start:stop], metric)
+        scores[start:stop], slack[start:stop] = _score(column, probes[start:stop], ids[start:stop], metric)
     return scores, slack
 
 
@@ -192,8 +193,7 @@ def _pieces(queries: int, values: int) -> Iterator[tuple[int, int]]:
     return ((at, min(at + step, queries)) for at in range(0, queries, step))
 
 
-def _score(column: Column, queries: NDArray[Any], ids: NDArray[np.int64], metric: Metric) -> tuple[Floats, Floats]:
-    probes = check_queries(queries, metric)
+def _score(column: Column, probes: Floats, ids: NDArray[np.int64], metric: Metric) -> tuple[Floats, Floats]:
     wanted, inverse = np.unique(np.maximum(ids, 0), return_inverse=True)
     rows = scorable(column.take(wanted)).astype(np.float64)
     where = inverse.reshape(ids.shape)
