@@ -142,6 +142,10 @@ class Format(ABC):
             yield from (Finding("warning", note) for note in collection.notes)
             yield from check_rows(collection)
 
+    def guarded(self, source: Source, *, variant: str = "") -> bool:
+        """Whether this file has checksums of all its content, which `check` compares."""
+        return self.checksummed
+
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         """The file's byte map. The default is one line."""
         return [Span(0, source.size, self.name)]

@@ -10,6 +10,7 @@ import threading
 from polyvec.core.errors import Truncated
 
 HASH_STEP = 1 << 20
+DIGEST = ".sha256"  # the ending of the digests beside a file; see `digests`
 
 
 class Follower:

@@ -20,6 +20,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
+from polyvec.core.hashing import DIGEST
 from polyvec.core.journal import is_file
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from polyvec.core.format import Holds
 
 ENDINGS = (".words.txt", ".words.jsonl", ".ids.txt", ".ids.jsonl", ".ids.npy", ".records.jsonl", ".metadata.json")
-COMPANIONS = (*ENDINGS, TIE)  # what lies beside a file and must not outlive it
+COMPANIONS = (*ENDINGS, TIE, DIGEST)  # what lies beside a file and must not outlive it
 
 
 STRINGS_AT_ONCE = 1 << 16

@@ -28,8 +28,8 @@ from polyvec.core.commits import sweep as sweep
 from polyvec.core.commits import sync_folder as sync_folder
 from polyvec.core.errors import InputError, Truncated, speak_of
 from polyvec.core.files import Source
+from polyvec.core.hashing import DIGEST, Follower
 from polyvec.core.hashing import HASH_STEP as HASH_STEP
-from polyvec.core.hashing import Follower
 from polyvec.core.journal import TEMP_SUFFIX as TEMP_SUFFIX
 from polyvec.core.journal import exists
 from polyvec.kernels.filecasts import CODE_BYTES, Cast, allocate, write_cast
@@ -91,6 +91,8 @@ class Sink:
             self._temp, self.fd = commits.create_temp(self.path)
             with contextlib.suppress(OSError):
                 os.fchmod(self.fd, stat.S_IMODE(self.path.stat().st_mode))
+            if not working:
+                self.discard([self.path.name + DIGEST])  # the digest of what is replaced
         if sha256:
             self._hasher = Follower(self.fd)
 

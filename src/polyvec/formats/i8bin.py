@@ -152,6 +152,10 @@ class I8bin(Format):
             yield from _check_meta(collection)
         yield from _check_manifest(source)
 
+    def guarded(self, source: Source, *, variant: str = "") -> bool:
+        """Where the export's manifest beside it holds its hash."""
+        return _manifest_hash(source) is not None
+
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         rows, dim = read_shape(source, self.said.get("dim"), lenient=True)
         spans = [Span(0, rows * dim, "codes", f"{rows} rows x {dim} int8, value = code / 127")]
@@ -346,21 +350,29 @@ def _check_meta(collection: Collection) -> Iterator[Finding]:
             yield Finding.of(error)
 
 
-def _check_manifest(source: Source) -> Iterator[Finding]:
+def _manifest_hash(source: Source) -> str | None:
+    """The hash that the export's manifest states, where there is one."""
     manifest = source.sibling(MANIFEST) if source.name == MAIN else None
     if manifest is None:
-        return
+        return None
     with manifest:
-        try:
-            claimed = parse_json(manifest.read_at(0, manifest.size), path=manifest.label, field=MANIFEST)
-        except FormatError as error:
-            yield Finding.of(error)
-            return
+        claimed = parse_json(manifest.read_at(0, manifest.size), path=manifest.label, field=MANIFEST)
     said = claimed.get("file_hash") if isinstance(claimed, dict) else None
+    return said if isinstance(said, str) else None
+
+
+def _check_manifest(source: Source) -> Iterator[Finding]:
+    try:
+        said = _manifest_hash(source)
+    except FormatError as error:
+        yield Finding.of(error)
+        return
+    if said is None:
+        return
     digest = hashlib.sha256()
     for at in range(0, source.size, 1 << 20):
         digest.update(source.read_at(at, 1 << 20))
-    if isinstance(said, str) and said.removeprefix("sha256:").lower() != digest.hexdigest():
+    if said.removeprefix("sha256:").lower() != digest.hexdigest():
         message = (
             f"Embedding file hash mismatch: the manifest says {said}, the file has {digest.hexdigest()}. {REEXPORT}"
         )

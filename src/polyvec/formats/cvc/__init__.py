@@ -201,6 +201,13 @@ class Cvc(Format):
         if not failed:
             yield from check_rows(self._collect(header, source))
 
+    def guarded(self, source: Source, *, variant: str = "") -> bool:
+        header = read_header(source)
+        return all(
+            chunk.crc is not None or all(piece.crc is not None for piece in chunk.pieces.values())
+            for chunk in header.chunks
+        )
+
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         header = read_header(source)
         prelude = VERSIONED if header.layout == "versioned" else DOCUMENT

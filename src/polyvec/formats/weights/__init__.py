@@ -42,6 +42,7 @@ from polyvec.formats.weights.legacy import (
     read_legacy,
 )
 from polyvec.formats.weights.records import (
+    CHECKSUM_ENABLED,
     DESCRIPTOR,
     FOOTER,
     HEADER,
@@ -130,6 +131,10 @@ class Weights(Format):
                 yield Finding.of(error)
         with self.open(source, **self.said) as collection:
             yield from check_rows(collection)
+
+    def guarded(self, source: Source, *, variant: str = "") -> bool:
+        contents = read_model(source, **self.said)
+        return not isinstance(contents, Legacy) and bool(contents.header["flags"] & CHECKSUM_ENABLED)
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         contents = read_model(source, **self.said)
