@@ -40,8 +40,10 @@ from polyvec.core.sidecars import COMPANIONS
 from polyvec.core.sinks import Sink, refuse_inputs
 from polyvec.core.strict_json import parse_json
 from polyvec.formats.i8bin import CODEC, DIM, MAIN, MANIFEST, META, encode_blocks, read_meta, read_shape
+from polyvec.formats.i8bin import FORMAT as I8BIN
 from polyvec.kernels.rounding import LEVELS, Rounding
 from polyvec.verbs.attach import attach_records
+from polyvec.writing.readback import check_shapes
 
 __all__ = [
     "BrowserExport", "BrowserIndex", "dequantize", "export_for_browser", "load_browser_index", "meta_schema",
@@ -141,6 +143,7 @@ def export_for_browser(
         with FolderSink(target, ours=FILES.__contains__, last=MANIFEST, in_place=True) as folder:
             with Sink(folder.path / MAIN, durable=False) as sink:
                 told = _write_codes(collection, sink, rounding, normalize, progress)
+                check_shapes(sink, I8BIN, {"vectors": (rows, dim)}, dim=dim)
             with Sink(folder.path / META, durable=False) as sink:
                 hashes = {MAIN: (rows * dim, told["sha256"]), META: _write_meta(collection, sink)}
             statistics = {"rows": rows, "dim": dim, **{k: v for k, v in told.items() if k != "sha256"}}

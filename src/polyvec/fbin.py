@@ -27,11 +27,13 @@ from polyvec.core.files import Source
 from polyvec.core.format import WriteOptions
 from polyvec.core.sidecars import drop_sidecars
 from polyvec.core.sinks import Sink
+from polyvec.formats.bins import FORMAT as BINS
 from polyvec.formats.bins import HEADER, MAX_U32, WIDE_HEADER, read_header, swapped_header
 from polyvec.formats.headers import refuse_swapped
 from polyvec.verbs.convert import convert
 from polyvec.verbs.merge import merge
 from polyvec.verbs.split import choose_rows
+from polyvec.writing.readback import check_shapes
 
 __all__ = [
     "FBINReader", "FBINWriter", "IBINReader", "IBINWriter", "MergePreview", "ShardInfo", "ShardMerger",
@@ -207,6 +209,9 @@ class FBINWriter:
                     raise Cancelled(f"{self.path}: writing was cancelled; nothing was left behind")
             if done != num_vectors:
                 raise InputError(f"expected {num_vectors} rows in all, the chunks hold {done}")
+            kind = "ibin" if self._dtype.kind == "i" else "fbin"
+            name = "ids" if kind == "ibin" else "vectors"
+            check_shapes(sink, BINS, {name: (num_vectors, dimension)}, variant=kind)
         result = {"output_path": str(self.path), "vector_count": num_vectors, self._width: dimension,
                   "dimension": dimension, "file_size_bytes": sink.size}  # fmt: skip
         if compute_checksum:

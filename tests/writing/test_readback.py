@@ -161,3 +161,56 @@ def test_errors_name_the_target_and_not_the_temporary_file(tmp_path: Path, forge
     with pytest.raises(pv.LossyConversion) as caught:
         pv.write(tmp_path / "a.forgetful", ROWS, format="forgetful")
     assert "a.forgetful" in str(caught.value) and "polyvec-tmp" not in str(caught.value)
+
+
+def break_header(monkeypatch) -> None:
+    """Whatever writes chunks forgets one of them in the header."""
+    from polyvec.formats.cvc.writer import ChunkWriter
+
+    whole = ChunkWriter._json
+    monkeypatch.setattr(ChunkWriter, "_json", lambda self, entries, rows: whole(self, entries[:1], rows))
+
+
+@pytest.mark.parametrize("way", ["array", "stream", "columns", "sections", "edit", "upgrade"])
+def test_the_cvc_face_reads_back_too(tmp_path: Path, monkeypatch, way: str) -> None:
+    from polyvec import cvc
+
+    path, before = tmp_path / "a.cvc", tmp_path / "before.cvc"
+    cvc.pack_cvc_columns({"one": ROWS, "two": ROWS}, before, chunk_size=4)
+    path.write_bytes(OLD)
+    calls = {
+        "array": lambda: cvc.pack_cvc(ROWS, path, chunk_size=4),
+        "stream": lambda: cvc.pack_cvc(iter([ROWS, ROWS]), path, chunk_size=4),
+        "columns": lambda: cvc.pack_cvc_columns({"one": ROWS, "two": ROWS}, path, chunk_size=4),
+        "sections": lambda: cvc.pack_cvc_sections([(ROWS, {"a": 1}), (ROWS, {"a": 2})], path, chunk_size=4),
+        "edit": lambda: cvc.delete_column(before, "two"),
+        "upgrade": lambda: cvc.upgrade_cvc(before, tmp_path / "new.cvc"),
+    }
+    held = before.read_bytes()
+    break_header(monkeypatch)
+    with pytest.raises((pv.LossyConversion, pv.FormatError)):
+        calls[way]()
+    assert contents(tmp_path) == {"a.cvc": OLD, "before.cvc": held}
+
+
+def test_the_fbin_and_browser_faces_read_back_too(tmp_path: Path, monkeypatch) -> None:
+    from polyvec import browser, fbin
+
+    (tmp_path / "a.fbin").write_bytes(OLD)
+    monkeypatch.setattr(fbin, "HEADER", SimpleNamespace(pack=lambda values: b"\x03\0\0\0\x04\0\0\0"))
+    with pytest.raises(pv.LossyConversion, match="9 x 4 values comes back as 3 x 4"):
+        fbin.FBINWriter(tmp_path / "a.fbin").write(ROWS)
+    assert contents(tmp_path) == {"a.fbin": OLD}
+    rows = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
+    card = {"name": "n", "set": "s", "image_url": "https://a.example/i", "card_url": "https://a.example/c"}
+    whole = browser._write_codes
+
+    def short(collection, sink, *more):
+        told = whole(collection, sink, *more)
+        sink.write(b"\0")
+        return told
+
+    monkeypatch.setattr(browser, "_write_codes", short)
+    with pytest.raises(pv.LossyConversion, match=r"embeddings\.i8bin: nothing was written"):
+        browser.export_for_browser(rows, tmp_path / "site", records=[card] * 9, any_dim=True)
+    assert not (tmp_path / "site" / "embeddings.i8bin").exists()

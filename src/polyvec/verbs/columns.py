@@ -19,10 +19,11 @@ from polyvec.core.errors import InputError
 from polyvec.core.files import Source
 from polyvec.core.sidecars import drop_sidecars, keep_sidecars
 from polyvec.core.sinks import Sink
-from polyvec.formats.cvc import check_chunk
+from polyvec.formats.cvc import FORMAT, check_chunk
 from polyvec.formats.cvc.encoding import Target, choose, declared, widest, write_piece
 from polyvec.formats.cvc.header import Chunk, Header, Json, read_header
 from polyvec.formats.cvc.writer import WIDE_COUNT, ChunkWriter
+from polyvec.writing.readback import check_shapes
 
 Path = str | os.PathLike[str]
 Declared = list[tuple[Json, str | None, "New | None"]]  # JSON of a column, the name it had, its new data
@@ -124,6 +125,7 @@ def edit(path: Path, output_path: Path | None, change: Callable[[Declared, Heade
         inputs = [] if output_path is None else [path]
         with Sink(path if output_path is None else output_path, inputs=inputs) as sink:
             rewrite(source, header, sink, columns=columns)
+            check_names(sink, header.rows, [json["name"] for json, _, _ in columns])
             if output_path is None:
                 keep_sidecars(sink, source)
             else:
@@ -138,7 +140,15 @@ def upgrade(path: Path, output_path: Path) -> Header:
             drop_sidecars(sink)
             layout = replace(header, layout="versioned", version=(2, 0) if header.columnar else (1, 0))
             rewrite(source, layout, sink)
+            check_names(sink, header.rows, [spec.name for spec in header.columns])
         return header
+
+
+def check_names(sink: Sink, rows: int, names: list[str]) -> None:
+    """`LossyConversion` unless what a sink holds reads back with these columns and rows; nothing is committed before."""
+    with sink.source() as source:
+        shapes = {spec.name: (rows, *spec.row_shape) for spec in read_header(source).columns}
+    check_shapes(sink, FORMAT, {name: shapes.get(name, (rows,)) for name in names})
 
 
 def rewrite(source: Source, header: Header, sink: Sink, *, columns: Declared | None = None) -> None:

@@ -19,10 +19,11 @@ from polyvec.core.format import WriteOptions
 from polyvec.core.sidecars import drop_sidecars
 from polyvec.core.sinks import Sink
 from polyvec.core.views import ConcatColumn
-from polyvec.formats.cvc import LAYOUTS, file_header, is_columnar, write_chunk, write_file
+from polyvec.formats.cvc import FORMAT, LAYOUTS, file_header, is_columnar, write_chunk, write_file
 from polyvec.formats.cvc.encoding import CHUNK_ROWS, Target, check_compression, choose, most_rows, partition
 from polyvec.formats.cvc.writer import ChunkWriter
 from polyvec.verbs.columns import default_compression
+from polyvec.writing.readback import check_collection, check_shapes
 
 Path = str | os.PathLike[str]
 Metadata = Mapping[str, Any]
@@ -66,6 +67,7 @@ def pack_cvc(
         write_file(
             collection, sink, targets, chunks, chunk_metadata=metadata, options=WriteOptions(own=own, progress=progress)
         )
+        check_collection(sink, FORMAT, collection)
 
 
 def pack_cvc_sections(
@@ -158,6 +160,7 @@ def _write(columns: Mapping[str, Column], targets: Sequence[Target], path: Path,
         drop_sidecars(sink)
         write_file(collection, sink, targets, chunks, sections=sections, options=WriteOptions(own=own),
                    columnar=columnar)  # fmt: skip
+        check_collection(sink, FORMAT, collection)
 
 
 def _pack_stream(arrays: Iterator[Array], path: Path, compression: str, chunk_rows: int,
@@ -172,26 +175,33 @@ def _pack_stream(arrays: Iterator[Array], path: Path, compression: str, chunk_ro
     columnar = is_columnar([target])
     mapped = bool(own.get("mmap_optimized"))
     layout = own.get("layout") or ("versioned" if columnar or mapped or metadata is not None else "document")
-    done = 0
-    with Sink(path, durable=durable) as sink, ChunkWriter(
-        sink, file_header([target], columnar=columnar, mapped=mapped), layout=layout,
-        version=(2, 0) if columnar else (1, 0), mapped=mapped, chunks=None,
-    ) as writer:  # fmt: skip
+    done = total = 0
+    with Sink(path, durable=durable) as sink:
         drop_sidecars(sink)
-        for number, chunk in enumerate(_rechunked(chain([first], arrays), rows, start)):
-            entry: dict[str, Any] = {"rows": len(chunk)}
-            if metadata is not None:
-                if number >= len(metadata):
-                    raise InputError(
-                        f"chunk_metadata has {len(metadata)} entries and the stream more chunks; give one a chunk"
-                    )
-                entry["metadata"] = dict(metadata[number])
-            write_chunk(writer, entry, {"vectors": ArrayColumn("vectors", chunk)}, range(len(chunk)), [target],
-                        columnar=columnar)  # fmt: skip
-            writer.settle()  # the chunk's buffer is filled again
-            done += 1
-        if metadata is not None and len(metadata) != done:
-            raise InputError(f"chunk_metadata has {len(metadata)} entries for {done} chunks; give one a chunk")
+        with ChunkWriter(
+            sink,
+            file_header([target], columnar=columnar, mapped=mapped),
+            layout=layout,
+            version=(2, 0) if columnar else (1, 0),
+            mapped=mapped,
+            chunks=None,
+        ) as writer:
+            for number, chunk in enumerate(_rechunked(chain([first], arrays), rows, start)):
+                entry: dict[str, Any] = {"rows": len(chunk)}
+                if metadata is not None:
+                    if number >= len(metadata):
+                        raise InputError(
+                            f"chunk_metadata has {len(metadata)} entries and the stream more chunks; give one a chunk"
+                        )
+                    entry["metadata"] = dict(metadata[number])
+                column = ArrayColumn("vectors", chunk)
+                write_chunk(writer, entry, {"vectors": column}, range(len(chunk)), [target], columnar=columnar)
+                writer.settle()  # the chunk's buffer is filled again
+                done += 1
+                total += len(chunk)
+            if metadata is not None and len(metadata) != done:
+                raise InputError(f"chunk_metadata has {len(metadata)} entries for {done} chunks; give one a chunk")
+        check_shapes(sink, FORMAT, {"vectors": (total, *start.row_shape)})
 
 
 def _rechunked(arrays: Iterable[Array], rows: int, like: Column) -> Iterator[Array]:
