@@ -318,6 +318,30 @@ def test_an_id_is_shown_found_and_linked_to(tab: Any, tmp_path: Path):
     assert not tab.problems
 
 
+def test_a_copy_of_a_row_is_nearest_to_it_with_a_cosine_of_one(tab: Any, tmp_path: Path):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((300, 5)).astype(np.float32)
+    x[150:] = x[:150] * 7
+    with chromium.serving(publish(Collection.from_arrays(x), tmp_path / "p").page.parent) as address:
+        ready(tab, address)
+        for row in range(0, 150, 7):
+            hits = tab.evaluate("row => polyvec.page.store.search({row}, 300, {})", row)
+            assert {hits[0]["row"], hits[1]["row"]} == {row, row + 150} or hits[2]["score"] == 1
+            assert hits[0]["score"] == 1 and all(-1 <= hit["score"] <= 1 for hit in hits) and len(hits) == 300
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_one_row_has_no_neighbour_and_no_filter_is_blamed(tab: Any, tmp_path: Path, rows: int):
+    c = Collection.from_arrays(np.eye(2, 1, dtype=np.float32)[:rows] + 1)
+    with chromium.serving(publish(c, tmp_path / "p").page.parent) as address:
+        ready(tab, f"{address}#row=0")
+        until(tab, "document.querySelector('#status').textContent !== ''")
+        assert tab.inner_text("#status").startswith("There is no other row" if rows == 1 else "1 nearest")
+        assert tab.inner_text("#about") == ("1 row × 1 dimension" if rows == 1 else "2 rows × 1 dimension")
+        assert tab.inner_text("#method") == "all rows have one direction: there is nothing to spread out"
+    assert not tab.problems
+
+
 def test_a_range_shows_its_true_ends_and_years_as_years(tab: Any, tmp_path: Path):
     told = [{"name": f"N{i}", "year": 1990 + i if i else 1066, "score": i / 7, "cost": 1000.5 * i} for i in range(40)]
     with chromium.serving(plain_site(tmp_path, records=told)) as address:
@@ -543,7 +567,7 @@ def test_the_browser_and_python_find_the_same_neighbours(tab: Any, site: Path, a
     ready(tab, address)
     for row in (0, 77, 399):
         found = tab.evaluate("row => polyvec.page.store.search({row}, 15, {})", row)
-        scores = codes @ codes[row]
+        scores = (codes @ codes[row]) / np.sqrt((codes * codes).sum(axis=1) * (codes[row] * codes[row]).sum())
         expected = np.lexsort((np.arange(ROWS), -scores))[:15]
         assert [hit["row"] for hit in found] == expected.tolist()
-        np.testing.assert_allclose([hit["score"] for hit in found], scores[expected] / 16129, rtol=1e-12)
+        np.testing.assert_allclose([hit["score"] for hit in found], scores[expected], rtol=1e-12)

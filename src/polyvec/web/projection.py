@@ -49,6 +49,8 @@ def project(column: Column, rows: NDArray[np.int64] | None = None, *, method: st
         at += len(batch)
         if tell:
             tell(at, count)
+    if explained is None:
+        return Plane(to_points(flat), "all rows have one direction: there is nothing to spread out")
     return Plane(to_points(flat), f"PCA: the two axes hold {explained:.0%} of the variance")
 
 
@@ -68,8 +70,10 @@ def unit_rows(rows: NDArray[np.generic]) -> Floats:
     return lengths.unit_rows(x)[0]
 
 
-def _fit(column: Column, rows: NDArray[np.int64] | None, count: int, width: int = 8) -> tuple[Floats, Floats, float]:
-    """The mean, the first axes and the share of variance they hold, by subspace iteration on a sample."""
+def _fit(
+    column: Column, rows: NDArray[np.int64] | None, count: int, width: int = 8
+) -> tuple[Floats, Floats, float | None]:
+    """The mean, the first axes and the share of variance they hold (None without any), by subspace iteration on a sample."""
     dim = column.shape[1]
     most = max(2, min(SAMPLE_ROWS, SAMPLE_BYTES // max(1, 4 * dim)))
     picked = np.unique(np.linspace(0, max(0, count - 1), min(count, most)).astype(np.int64))
@@ -86,7 +90,8 @@ def _fit(column: Column, rows: NDArray[np.int64] | None, count: int, width: int 
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(width)])
     axes = np.pad(axes * np.where(signs == 0, 1, signs), ((0, 0), (0, max(0, 2 - width)))).astype(np.float32)
     total = float((sample.astype(np.float64) ** 2).sum())
-    return mean, axes, float((small[1][:2].astype(np.float64) ** 2).sum()) / total if total else 1.0
+    held = float((small[1][:2].astype(np.float64) ** 2).sum())
+    return mean, axes, min(1.0, held / total) if total > 1e-12 * len(sample) else None
 
 
 def _tsne(column: Column, rows: NDArray[np.int64] | None, count: int) -> Plane:

@@ -16,6 +16,7 @@ import { makeKernel, selectBest } from "./kernel.js";
  */
 
 const INT16 = 32767;
+const NEAR = 0.98; // below .992 / 1.008: how much shorter than another a row may be that keeps the format's rules
 
 export class Engine {
   constructor() {
@@ -60,13 +61,15 @@ export class Engine {
 
   /**
    * The k rows with the largest dot product. An int8 query (or a row number) is compared in integers throughout; a
-   * float query is rounded to int16, which loses no neighbour that matters.
+   * float query is rounded to int16, which loses no neighbour that matters. With `cosine` rows are ranked by the cosine
+   * of their codes instead: rounding changes lengths a little, and a row's own copy is still the nearest.
    * @param {number | Int8Array | Float32Array} query
    * @param {number} k
    * @param {Uint8Array} [allowed]
+   * @param {boolean} [cosine]
    * @returns {Hit[]}
    */
-  search(query, k, allowed) {
+  search(query, k, allowed, cosine = false) {
     const { kernel, dim } = this.ready();
     if (allowed && allowed.length !== this.count) {
       throw new RangeError(`expected a filter of ${this.count} bytes, found ${allowed.length}`);
@@ -80,7 +83,33 @@ export class Engine {
       unit = query instanceof Int8Array ? this.takeCodes(query) : this.takeFloats(query);
     }
     const scores = kernel.dots();
-    return Array.from(selectBest(scores, k, allowed), (row) => ({ row, score: scores[row] / unit }));
+    const best = selectBest(scores, k, allowed);
+    if (cosine) return this.byCosine(scores, best, allowed);
+    return Array.from(best, (row) => ({ row, score: scores[row] / unit }));
+  }
+
+  /**
+   * As many rows as `best` holds, by cosine: only those can be among them whose dot product is near the least of these.
+   * @param {Int32Array} scores
+   * @param {Uint32Array} best
+   * @param {Uint8Array} [allowed]
+   * @returns {Hit[]}
+   */
+  byCosine(scores, best, allowed) {
+    const { kernel } = this.ready();
+    const least = best.length ? scores[best[best.length - 1]] : Infinity;
+    const floor = least > 0 ? least * NEAR : least / NEAR;
+    const query = squareOf(kernel.query);
+    /** @type {number[]} */
+    const rows = [];
+    /** @type {number[]} */
+    const cosines = [];
+    for (let row = 0; row < this.count; row++) {
+      if (!(scores[row] >= floor) || (allowed && !allowed[row])) continue;
+      rows.push(row);
+      cosines.push(scores[row] / Math.sqrt(query * squareOf(this.row(row))));
+    }
+    return Array.from(selectBest(cosines, best.length), (at) => ({ row: rows[at], score: cosines[at] }));
   }
 
   /** @param {number} i @returns {Float32Array} */
@@ -118,6 +147,13 @@ export class Engine {
     if (!this.kernel) throw new EmbeddingError("meta", "no embeddings are loaded");
     return { kernel: this.kernel, dim: this.dim, count: this.count };
   }
+}
+
+/** @param {Int8Array | Int16Array} codes */
+function squareOf(codes) {
+  let sum = 0;
+  for (let i = 0; i < codes.length; i++) sum += codes[i] * codes[i];
+  return sum;
 }
 
 /**

@@ -96,7 +96,7 @@ function makePlainKernel(count, dim) {
 
 /**
  * The k best of `scores`, best first, ties to the lower row; rows whose `allowed` byte is 0 are left out.
- * @param {Int32Array} scores
+ * @param {Int32Array | number[]} scores
  * @param {number} k
  * @param {Uint8Array} [allowed]
  * @returns {Uint32Array}

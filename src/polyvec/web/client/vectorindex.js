@@ -13,6 +13,7 @@ import { EmbeddingError, countError, dtypeError } from "./format.js";
  * @property {Float32Array | FloatRows} [floats] exact rows (all of them, or a function that gives some): the best
  *                                               candidates are compared again in float
  * @property {number} [candidates]               how many are compared again; 100 unless told
+ * @property {boolean} [cosine]                  rank by the cosine of the codes, whose lengths rounding has changed a little
  *
  * @typedef {object} LoadOptions
  * @property {readonly number[]} [shape]     [rows, dim]; read from the manifest or meta.json unless given
@@ -89,16 +90,16 @@ export class VectorIndex {
 
   /**
    * The k nearest rows to a vector (or to row number `query`, itself included), best first.
-   * Scores are dot products of the vectors as they are, never re-normalised.
+   * Scores are dot products of the vectors as they are, never re-normalised, unless cosines are asked for.
    * @param {number | Int8Array | Float32Array} query
    * @param {number} [k]
    * @param {SearchOptions} [options]
    * @returns {Promise<Hit[]>}
    */
   async search(query, k = 10, options = {}) {
-    const { floats, allowed } = options;
+    const { floats, allowed, cosine } = options;
     const wanted = floats ? Math.max(k, options.candidates ?? 100) : k;
-    const hits = await this.peer.call("search", [query, wanted, allowed]);
+    const hits = await this.peer.call("search", [query, wanted, allowed, cosine]);
     if (!floats) return hits;
     const exact = query instanceof Float32Array ? query : await this.exactQuery(query, floats);
     const rows = hits.map((/** @type {Hit} */ hit) => hit.row);

@@ -12,7 +12,7 @@ scope.onmessage = async (/** @type {MessageEvent} */ event) => {
     if (op === "load") {
       value = await engine.load(args[0], (progress) => scope.postMessage({ id, progress }));
     } else if (op === "search") {
-      value = engine.search(args[0], args[1], args[2]);
+      value = engine.search(args[0], args[1], args[2], args[3]);
     } else if (op === "vector") {
       value = engine.vector(args[0]);
     } else {

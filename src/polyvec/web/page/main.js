@@ -96,7 +96,7 @@ class Page {
     const { site } = this;
     document.title = site.title;
     byId("title").textContent = site.title;
-    byId("about").textContent = `${asNumber(site.rows)} rows × ${asNumber(site.dim)} dimensions${site.format ? ` · ${site.format}` : ""}`;
+    byId("about").textContent = `${counted(site.rows, "row")} × ${counted(site.dim, "dimension")}${site.format ? ` · ${site.format}` : ""}`;
     byId("method").textContent = site.map.note;
     const find = byId("find");
     find.disabled = false;
@@ -243,7 +243,7 @@ class Page {
       subject.hidden = true;
       this.shown = [];
       const wanted = state.row < 0 ? `with the id ${state.id}` : asNumber(state.row);
-      status.textContent = `There is no row ${wanted}: this collection has ${asNumber(site.rows)} rows.`;
+      status.textContent = `There is no row ${wanted}: this collection has ${counted(site.rows, "row")}.`;
       return;
     }
     if (state.row !== null) {
@@ -269,7 +269,7 @@ class Page {
     if (turn !== this.turn) return;
     this.shown = others.map(({ row, score }, i) => ({ row, score, name: names[i], entry: entries[i] }));
     status.replaceChildren(
-      make("span", {}, others.length ? `${asNumber(others.length)} nearest` : "Nothing matches these filters"),
+      make("span", {}, others.length ? `${asNumber(others.length)} nearest` : mask ? "Nothing else matches these filters" : "There is no other row"),
       make("span", {}, `${took < 10 ? took.toFixed(1) : Math.round(took)} ms`),
     );
   }
@@ -360,6 +360,11 @@ class Page {
     const top = y + 20 + tip.offsetHeight > this.map.height ? y - tip.offsetHeight - 10 : y + 16;
     tip.style.transform = `translate(${Math.max(8, left)}px, ${Math.max(8, top)}px)`;
   }
+}
+
+/** @param {number} count @param {string} what */
+function counted(count, what) {
+  return `${asNumber(count)} ${what}${count === 1 ? "" : "s"}`;
 }
 
 /** @param {State} state */

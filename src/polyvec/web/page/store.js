@@ -102,7 +102,7 @@ async function openStatic(site, onProgress) {
     column: (field) => readColumn(field, site.rows),
     search: async (question, k, _filters, allowed) => {
       if ("text" in question) throw new EmbeddingError("meta", "this page has no model to search by meaning");
-      return (await index).search(question.row, k, { allowed });
+      return (await index).search(question.row, k, { allowed, cosine: true });
     },
     ready: index,
   };

@@ -36,13 +36,23 @@ export declare class Engine {
     load(load: Load, onProgress?: import("./download.js").OnProgress): Promise<Loaded>;
     /**
      * The k rows with the largest dot product. An int8 query (or a row number) is compared in integers throughout; a
-     * float query is rounded to int16, which loses no neighbour that matters.
+     * float query is rounded to int16, which loses no neighbour that matters. With `cosine` rows are ranked by the cosine
+     * of their codes instead: rounding changes lengths a little, and a row's own copy is still the nearest.
      * @param {number | Int8Array | Float32Array} query
      * @param {number} k
      * @param {Uint8Array} [allowed]
+     * @param {boolean} [cosine]
      * @returns {Hit[]}
      */
-    search(query: number | Int8Array | Float32Array, k: number, allowed?: Uint8Array): Hit[];
+    search(query: number | Int8Array | Float32Array, k: number, allowed?: Uint8Array, cosine?: boolean): Hit[];
+    /**
+     * As many rows as `best` holds, by cosine: only those can be among them whose dot product is near the least of these.
+     * @param {Int32Array} scores
+     * @param {Uint32Array} best
+     * @param {Uint8Array} [allowed]
+     * @returns {Hit[]}
+     */
+    byCosine(scores: Int32Array, best: Uint32Array, allowed?: Uint8Array): Hit[];
     /** @param {number} i @returns {Float32Array} */
     vector(i: number): Float32Array;
     /** @param {Int8Array} query */

@@ -27,9 +27,9 @@ export type Kernel = {
 export declare function makeKernel(count: number, dim: number, wasm: BufferSource | undefined): Promise<Kernel>;
 /**
  * The k best of `scores`, best first, ties to the lower row; rows whose `allowed` byte is 0 are left out.
- * @param {Int32Array} scores
+ * @param {Int32Array | number[]} scores
  * @param {number} k
  * @param {Uint8Array} [allowed]
  * @returns {Uint32Array}
  */
-export declare function selectBest(scores: Int32Array, k: number, allowed?: Uint8Array): Uint32Array;
+export declare function selectBest(scores: Int32Array | number[], k: number, allowed?: Uint8Array): Uint32Array;

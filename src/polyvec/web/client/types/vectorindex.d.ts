@@ -15,6 +15,10 @@ export type SearchOptions = {
      * how many are compared again; 100 unless told
      */
     candidates?: number;
+    /**
+     * rank by the cosine of the codes, whose lengths rounding has changed a little
+     */
+    cosine?: boolean;
 };
 export type LoadOptions = {
     /**
@@ -61,6 +65,7 @@ export type Meta = {
  * @property {Float32Array | FloatRows} [floats] exact rows (all of them, or a function that gives some): the best
  *                                               candidates are compared again in float
  * @property {number} [candidates]               how many are compared again; 100 unless told
+ * @property {boolean} [cosine]                  rank by the cosine of the codes, whose lengths rounding has changed a little
  *
  * @typedef {object} LoadOptions
  * @property {readonly number[]} [shape]     [rows, dim]; read from the manifest or meta.json unless given
@@ -102,7 +107,7 @@ export declare class VectorIndex {
     constructor(peer: Peer, shape: readonly number[], loaded: import("./engine.js").Loaded, meta?: Promise<Meta>);
     /**
      * The k nearest rows to a vector (or to row number `query`, itself included), best first.
-     * Scores are dot products of the vectors as they are, never re-normalised.
+     * Scores are dot products of the vectors as they are, never re-normalised, unless cosines are asked for.
      * @param {number | Int8Array | Float32Array} query
      * @param {number} [k]
      * @param {SearchOptions} [options]
