@@ -14,7 +14,7 @@ import typer
 FLAGS = {
     "encoding": "--encoding", "format": "--to", "column": "--column", "sidecar": "--no-sidecar", "overwrite": "--force",
     "sha256": "--sha256", "dry_run": "--dry-run", "progress": "it is shown on terminals", "resume": "--resume",
-    "source_format": "--from", "lenient": "--lenient", "ids": "--ids", "records": "--records", "output": "--output",
+    "source_format": "--from", "lenient": "--lenient", "output": "--output",
 }  # fmt: skip
 MANY = "several by commas"
 
