@@ -12,7 +12,7 @@ from polyvec.cli import flags
 def command(
     file: Annotated[str, typer.Argument(help="Word embeddings of any word format.")],
     words: Annotated[list[str] | None, typer.Argument(help="a b c; none or - reads three words a line.")] = None,
-    k: Annotated[int, flags.neighbours()] = 10,
+    k: Annotated[int, flags.neighbours(min=1)] = 10,
     include: Annotated[
         list[str] | None,
         typer.Option("--include", help="a, b or c: this query word may be an answer; may be repeated."),

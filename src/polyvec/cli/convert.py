@@ -58,7 +58,7 @@ def command(
     from polyvec.verbs.convert import convert
 
     target = flags.one_output(target, output)
-    check_report(report)
+    check_report(report, source, target)
     if report is not None and "-" in (source, target):
         raise InputError("--report reads both files again, and standard input and output cannot be; name files")
     options = {

@@ -39,9 +39,9 @@ def metrics(names: str) -> Any:
     return typer.Option("--metric", "-m", help=f"How rows are compared: {names}.")
 
 
-def neighbours(more: str = "") -> Any:
+def neighbours(more: str = "", **limits: Any) -> Any:
     """``-k/--k``."""
-    return typer.Option("--k", "-k", help=f"How many neighbours{more and '; '}{more}.")
+    return typer.Option("--k", "-k", help=f"How many neighbours{more and '; '}{more}.", **limits)
 
 
 def query_file(more: str = "") -> Any:
@@ -99,7 +99,7 @@ Restart = Annotated[bool, typer.Option("--restart", help="Start over where a sto
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be written, write nothing.")]
 Sha256 = Annotated[bool, typer.Option("--sha256", help="Print the output's SHA-256.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="Threads; one a core by default.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; one a core by default.")]
 Report = Annotated[
     str | None, typer.Option("--report", help="Write a report to this file: .html with plots, .json or .txt.")
 ]

@@ -78,8 +78,11 @@ def list_(
         $ polyvec model list
     """
     from polyvec.cli.terminal import print_json, size, table
+    from polyvec.core.errors import InputError
     from polyvec.model.catalog import list_models
 
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; name one with .weights files in it")
     found = list_models(folder)
     if json:
         return print_json([model.to_dict() for model in found])

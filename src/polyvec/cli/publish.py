@@ -34,10 +34,16 @@ def command(
     """
     from polyvec import formats
     from polyvec.cli.terminal import print_json, progress, size
+    from polyvec.core.errors import InputError
+    from polyvec.core.sinks import refuse_inputs
     from polyvec.verbs.attach import attach_records
+    from polyvec.verbs.convert import inputs_of
     from polyvec.web.publish import publish, publish_single_file
 
+    refuse_inputs(output, [*inputs_of(source), *([records] if records else [])])
     with formats.open(source, format=source_format) as opened:
+        if column is not None and column not in opened.columns:
+            raise InputError(f"{source}: no column {column!r}; there are {', '.join(opened.columns)}")
         collection = opened.select(column) if column else opened
         if records:
             collection = attach_records(collection, records)

@@ -50,7 +50,7 @@ def command(
         asked = [int(part) for part in k.split(",")]
     except ValueError:
         raise InputError(f"--k takes whole numbers by commas, not {k!r}") from None
-    check_report(report)
+    check_report(report, original, compressed, queries)
     found = measure_quality(
         original, compressed, encodings=None if encodings is None else [e.strip() for e in encodings.split(",")],
         queries=queries, metric=metric, k=asked, sample_queries=sample, sample_rows=rows,

@@ -11,20 +11,21 @@ SUFFIXES = (".html", ".json", ".txt")
 _SAME = {".htm": ".html", ".md": ".txt"}
 
 
-def check_report(path: str | None) -> None:
-    """`InputError` where a report cannot be written there; called before any work, which may take hours."""
+def check_report(path: str | None, *inputs: str | None) -> None:
+    """`InputError` where a report cannot be written there, or is an input; called before any work, which may take hours."""
     from polyvec.core.errors import InputError
+    from polyvec.core.sinks import check_target
+    from polyvec.verbs.convert import inputs_of
 
     if path is None:
         return
     if _suffix(path) not in SUFFIXES:
         found = Path(path).suffix or "no suffix"
         raise InputError(f"{path}: a report is written as {', '.join(SUFFIXES)}, not {found}")
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise InputError(f"{path}: the folder {folder} does not exist; make it first")
-    if Path(path).is_dir():
-        raise InputError(f"{path}: is a directory; a report is a file")
+    named = [name for name in inputs if name is not None]
+    if Path(path).resolve() in [Path(name).resolve() for name in named]:  # an output may not be there yet
+        raise InputError(f"{path}: the report is also an input or the output; choose another name for it")
+    check_target(path, inputs=[file for name in named for file in inputs_of(name)])
 
 
 def write_report(path: str, *, page: Callable[[], str], text: Callable[[], str], values: Any) -> None:

@@ -60,6 +60,8 @@ def command(
     ]
     if len(asked) != 1:
         raise InputError(f"give one of --queries, --row, --word and --text, not {' and '.join(asked) or 'none'}")
+    if index and where:
+        raise InputError("--index searches all rows, and --where some; leave one of them out")
     with formats.open(file, format=source_format) as base:
         asked_rows, labels = _queries(base, queries, row, word, text, model, column)
         hits = search(

@@ -14,7 +14,7 @@ def command(
     words: Annotated[
         list[str] | None, typer.Argument(help="Words; - or none reads one a line from standard input.")
     ] = None,
-    k: Annotated[int, flags.neighbours()] = 10,
+    k: Annotated[int, flags.neighbours(min=1)] = 10,
     metric: Annotated[str, flags.metrics("cosine or angular")] = "cosine",
     source_format: flags.SourceFormat = None,
     json: flags.Json = False,

@@ -29,7 +29,7 @@ def command(
     from polyvec.neighbors.page import stats_page
     from polyvec.verbs.stats import stats
 
-    check_report(report)
+    check_report(report, file)
     with formats.open(file, format=source_format) as opened:
         found = stats(opened, column=column, threads=threads, progress=progress(json))
     if report is not None:

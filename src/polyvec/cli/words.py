@@ -39,12 +39,14 @@ def select(
     """
     from polyvec import formats
     from polyvec.cli.terminal import note
-    from polyvec.core.errors import UnknownWord
+    from polyvec.core.errors import InputError, UnknownWord
     from polyvec.verbs.convert import gather, write_collection
     from polyvec.verbs.words import select as choose
 
     target = flags.one_output(target, output)
     asked = _lines(words)
+    if not asked:
+        raise InputError(f"{'standard input' if words == '-' else words}: there are no words in it")
     with formats.open(source) as collection:
         chosen, missing = choose(collection, asked)
         if missing and strict:
@@ -176,7 +178,7 @@ def quantize(
         int | None, typer.Option("--subquantizers", "-s", help="Bytes a row; half the dimension by default.")
     ] = None,
     bits: Annotated[int, typer.Option("--bits", "-b", help="Bits of a code: 1 to 8.")] = 8,
-    iterations: Annotated[int, typer.Option("--iterations", "-n", help="Rounds of training.")] = 25,
+    iterations: Annotated[int, typer.Option("--iterations", "-n", min=1, help="Rounds of training.")] = 25,
     seed: Annotated[int, flags.seed("where training starts")] = 42,
     norms: Annotated[bool, typer.Option(help="Keep the rows' lengths apart.")] = True,
     force: flags.Force = False,

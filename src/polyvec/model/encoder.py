@@ -72,6 +72,11 @@ class Embedder:
         return dict(self._model.metadata)
 
     @property
+    def path(self) -> str | None:
+        """The file of the weights."""
+        return None if self._model.source is None else self._model.source.label
+
+    @property
     def engine(self) -> str:
         """The engine in use."""
         return self._running().name

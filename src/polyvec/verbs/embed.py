@@ -26,10 +26,9 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import FormatError, InputError
 from polyvec.core.files import Source
-from polyvec.core.journal import exists
 from polyvec.core.locks import job_lock
 from polyvec.core.records import LineRecords
-from polyvec.core.sinks import Sink
+from polyvec.core.sinks import Sink, check_target
 from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import ColumnKind
@@ -115,20 +114,15 @@ def embed_corpus(
     """
     corpus = open_corpus(source, kind=kind, field=field)
     writing = gather(options)
-    for given in (ids, records):  # a file that is not there is told before hours of work, too
-        if isinstance(given, (str, os.PathLike)):
-            named_file(os.fspath(given))
+    # A file that is not there, or that is the output, is told before hours of work, too.
+    beside = [named_file(os.fspath(given))[0] for given in (ids, records) if isinstance(given, (str, os.PathLike))]
     other = None if isinstance(records, bool) else records
     kept = (records is True) or (ids is not None and other is None)  # a field of theirs may be the ids
     width = truncate_dim or model.embedding_dim
     probe = Collection.from_arrays(np.zeros((1, width), np.float32))
     fit(target, probe, writing)  # what no format writes is told before hours of work
-    if os.fspath(target) != "-" and exists(target) and not writing.overwrite:
-        raise InputError(f"{os.fspath(target)}: the output exists; use --force (overwrite=True) to replace it")
-    if not Path(target).absolute().parent.is_dir():
-        raise InputError(
-            f"{os.fspath(target)}: the folder {Path(target).absolute().parent} does not exist; create it first"
-        )
+    inputs = [file for file in (corpus.path, model.path, *beside) if file not in (None, "-")]
+    check_target(target, inputs=inputs, overwrite=writing.overwrite)
     fingerprint = {
         "corpus": corpus.fingerprint(),
         "prompt": prompt,
@@ -160,7 +154,7 @@ def embed_corpus(
             attach_given(collection, ids=ids, records=other)
             if records is False:
                 collection.records = None
-            receipt = write_collection(target, collection, writing, inputs=[] if corpus.path == "-" else [corpus.path])
+            receipt = write_collection(target, collection, writing, inputs=inputs)
         result = Embedded(receipt, work.texts, work.truncated, resumed, seconds, model.engine)
         work.discard()
         return result

@@ -130,6 +130,8 @@ def choose_rows(
         start, stop = range
         if not 0 <= start <= stop:
             raise InputError(f"range must be start <= stop from 0 on, not {start}:{stop}")
+        if total <= start < stop:
+            raise InputError(f"range {start}:{stop} is beyond the end; there are {total} rows, from 0 on")
         return _range(min(start, total), min(stop, total))
     if random is not None:
         _at_least("random", random, 0)

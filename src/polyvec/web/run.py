@@ -38,6 +38,8 @@ def open_served(
             recover(Path(file).parent)
             collection = stack.enter_context(formats.open(file, format=format))
             if column:
+                if column not in collection.columns:
+                    raise InputError(f"{file}: no column {column!r}; there are {', '.join(collection.columns)}")
                 collection = collection.select(column)
             if records:
                 collection = attach_records(collection, records)
