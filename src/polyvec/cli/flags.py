@@ -14,7 +14,7 @@ import typer
 FLAGS = {
     "encoding": "--encoding", "format": "--to", "column": "--column", "sidecar": "--no-sidecar", "overwrite": "--force",
     "sha256": "--sha256", "dry_run": "--dry-run", "progress": "it is shown on terminals", "resume": "--resume",
-    "source_format": "--from", "lenient": "--lenient", "output": "--output",
+    "source_format": "--from", "lenient": "--lenient", "ids": "--ids", "records": "--records", "output": "--output",
 }  # fmt: skip
 MANY = "several by commas"
 
@@ -104,9 +104,6 @@ Report = Annotated[
     str | None, typer.Option("--report", help="Write a report to this file: .html with plots, .json or .txt.")
 ]
 Title = Annotated[str | None, typer.Option("--title", help="The page's title; the file's name unless told.")]
-RecordsFile = Annotated[
-    str | None, typer.Option("--records", help="Records as JSONL, JSON, CSV, TSV or Parquet, one a row.")
-]
 Duplicates = Annotated[
     str | None,
     typer.Option("--duplicates", help="Words that stand twice, in word formats: keep the first or last, or rename."),

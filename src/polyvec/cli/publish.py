@@ -14,7 +14,7 @@ def command(
     output: Annotated[str, flags.output("a folder, or a file with --single-file")],
     single_file: Annotated[bool, typer.Option("--single-file", help="One HTML file that opens from disk.")] = False,
     title: flags.Title = None,
-    records: flags.RecordsFile = None,
+    records: flags.Records = None,
     projection: Annotated[str, typer.Option(help="The map's layout: pca, or tsne with polyvec[map].")] = "pca",
     name: Annotated[str | None, typer.Option("--name-field", help="The record field that names a row.")] = None,
     image: Annotated[str | None, typer.Option("--image-field", help="The field with a picture's address.")] = None,

@@ -19,7 +19,7 @@ def command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
     allow_host: Annotated[list[str] | None, typer.Option(help="A further name that requests may use.")] = None,
     title: flags.Title = None,
-    records: flags.RecordsFile = None,
+    records: flags.Records = None,
     column: flags.ColumnName = None,
     source_format: flags.SourceFormat = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
