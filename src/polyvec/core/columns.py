@@ -182,6 +182,11 @@ class Column:
 
     def __getitem__(self, key: Any) -> Any:
         """What NumPy gives of the array, of which only the rows asked for are read. See `polyvec.core.selection`."""
+        if type(key) is int and 0 <= key < self.shape[0]:  # what loops over rows ask for
+            return self._read(key, key + 1)[0]
+        if type(key) is slice and key.step is None:
+            start, stop, _ = key.indices(self.shape[0])
+            return self._read(start, max(start, stop))
         return select(key, self.shape, self.dtype, self.name, read=self._read, take=self.take)
 
     def __len__(self) -> int:
@@ -302,7 +307,7 @@ class FileColumn(Column):
         if not straight or len(out) != stop - start:
             return super()._read(start, stop, out)
         at = 0
-        for extent in self.extents(start, stop):
+        for extent in self._find_extents(start, stop):
             plain = extent.stride is None and extent.codec.name == "raw" and extent.crc is None
             if not plain or extent.codec.dtype != out.dtype or extent.start != start + at:
                 return super()._read(start, stop, out)

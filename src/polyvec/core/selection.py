@@ -25,6 +25,8 @@ def bounds(start: int, stop: int | None, rows: int) -> tuple[int, int]:
     >>> bounds(3, 99, 10), bounds(-2, None, 10), bounds(20, 30, 10), bounds(5, 2, 10)
     ((3, 10), (8, 10), (10, 10), (5, 5))
     """
+    if stop is not None and 0 <= start <= stop <= rows:
+        return start, stop
     first, last, _ = slice(start, stop).indices(rows)
     return first, max(first, last)
 
@@ -55,7 +57,7 @@ def row_numbers(key: Any, rows: int, what: str = "rows") -> Rows:
         if low < -rows or high >= rows:
             there = f"0 to {rows - 1}" if rows else "none"
             raise IndexError(f"{what} are {there}, and {high if high >= rows else low} was asked for")
-        array = array.astype(np.int64)
+        array = array.astype(np.int64, copy=False)
         return np.where(array < 0, array + rows, array) if low < 0 else array
     return array.astype(np.int64)
 
