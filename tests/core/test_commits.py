@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import polyvec as pv
+from polyvec import formats
 from polyvec.core.commits import changed_outputs, forget_outputs, sweep
 from polyvec.core.errors import Corrupt, FormatWarning, InputError
 from polyvec.core.files import Source
@@ -309,7 +310,7 @@ def test_a_name_as_long_as_the_system_allows_is_written(tmp_path: Path) -> None:
 
 def write_shards(folder: Path, word: bytes, names: tuple[str, ...], stale: tuple[str, ...] = ()) -> None:
     with Together() as files:
-        files.discard(folder / name for name in stale)
+        files.discard(lambda: [folder / name for name in stale])
         for name in names:
             with Sink(folder / name, together=files) as sink:
                 sink.write(word)
@@ -497,3 +498,55 @@ def test_what_is_complete_is_asked_of_the_disk(tmp_path: Path) -> None:
         raise RuntimeError
     (tmp_path / "a.fbin").unlink()
     assert str(tmp_path / "a.fbin") not in changed_outputs()
+
+
+def test_a_file_that_grows_while_it_is_opened_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "a.npy"
+    pv.write(target, ROWS)
+    plain = formats.attach_sidecars
+
+    def growing(*arguments: Any) -> None:
+        plain(*arguments)
+        with target.open("ab") as file:
+            file.write(b"more")
+
+    monkeypatch.setattr(formats, "attach_sidecars", growing)
+    with pv.open(target) as found:
+        assert found.rows == 9
+
+
+def _split_often(source: Path, target: Path, parts: list[int]) -> None:
+    for count in parts:
+        pv.split(source, target, parts=count, durable=False)
+
+
+def test_two_splits_and_a_reader_never_mix(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in (0, 50):
+        rows = np.arange(8, dtype=np.float32).repeat(3).reshape(8, 3) + number
+        pv.write(tmp_path / f"{number}.fbin", rows, ids=[number + row for row in range(8)])
+    _split_often(tmp_path / "0.fbin", folder / "s.fbin", [3])
+    context = multiprocessing.get_context("fork")
+    plans = {0: [2, 4, 3] * 6, 50: [3, 2, 5] * 6}
+    writers = [
+        context.Process(target=_split_often, args=(tmp_path / f"{number}.fbin", folder / "s.fbin", parts))
+        for number, parts in plans.items()
+    ]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        with pv.open(str(folder / "s-*.fbin")) as found:
+            values, ids = found.vectors[:][:, 0], found.ids.to_numpy()
+        assert values.tolist() == ids.tolist() and ids.tolist() in (list(range(8)), list(range(50, 58)))
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    assert not [name for name in contents(folder) if name.startswith(".")]
+
+
+def test_a_target_that_appears_meanwhile_is_not_replaced_unasked(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="exists"), Sink(tmp_path / "a", overwrite=False) as sink:
+        sink.write(b"mine")
+        (tmp_path / "a").write_bytes(b"theirs")
+    assert contents(tmp_path) == {"a": b"theirs"}

@@ -74,11 +74,13 @@ class Commit:
         *,
         durable: bool,
         guards: Sequence[Callable[[], None]] = (),
+        finders: Sequence[Callable[[], Iterable[Path]]] = (),
     ) -> None:
         self.folder = folder
         self.guards = guards
+        self.finders = finders
         self.files = files
-        self.stale = list(dict.fromkeys(path for path in stale if path not in {file.target for file in files}))
+        self.stale = list(stale)
         self.durable = durable
         self.done = False
         self._proof: Path | None = None  # goes in the moment of the commit
@@ -89,7 +91,7 @@ class Commit:
             roll_forward(self.folder)
             for guard in self.guards:
                 guard()
-            stale = [path for path in self.stale if before(path) is not None]
+            stale = self._find_stale()
             for file in self.files:
                 if file.label is not None:
                     announce(file.label, file.target, file.temp)
@@ -105,6 +107,12 @@ class Commit:
                 self.done = self._proof is not None and not self._proof.exists()
                 if self._proof is not None and not self.done and self._proof not in {file.temp for file in self.files}:
                     self._proof.unlink(missing_ok=True)
+
+    def _find_stale(self) -> list[Path]:
+        """What must go and is there, now that no other writer can add to it."""
+        named = [*self.stale, *(path for finder in self.finders for path in finder() if path.parent == self.folder)]
+        written = {file.target for file in self.files}
+        return [path for path in dict.fromkeys(named) if path not in written and before(path) is not None]
 
     def _run_set(self, stale: Sequence[Path]) -> None:
         moves = [Move(file.target.name, file.temp.name, before(file.target)) for file in self.files]

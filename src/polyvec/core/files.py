@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -200,6 +201,13 @@ class Source:
 
     def current(self) -> bool:
         """Whether the path still names the very bytes that were opened; True where there is no plain file to ask."""
+        return self._compare(_identity)
+
+    def replaced(self) -> bool:
+        """Whether the path names another file by now, or none; one that grows in its place is still the same."""
+        return not self._compare(lambda found: (found.st_ino,))
+
+    def _compare(self, identity: Callable[[os.stat_result], tuple[int, ...]]) -> bool:
         if self.path is None or self._file is None:
             return True
         opened = os.fstat(self._file.fileno())
@@ -207,7 +215,7 @@ class Source:
         if opened.st_nlink == 0 and found is not None and not found.is_file():
             return True  # a pipe, spooled
         try:
-            return found is not None and _identity(opened) == _identity(found.stat())
+            return found is not None and identity(opened) == identity(found.stat())
         except FileNotFoundError:
             return False
 

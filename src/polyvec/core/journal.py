@@ -184,23 +184,31 @@ def _digest(body: Mapping[str, Any]) -> str:
 def locate(path: Path) -> Path | None:
     """Where the bytes that a path names lie at this moment; None where there is nothing."""
     text = os.fspath(path)
-    try:
-        linked, there = stat.S_ISLNK(os.lstat(text).st_mode), True
-    except OSError as error:
-        if error.errno not in NOTHING:
-            raise
-        linked = there = False
-    target = os.path.realpath(text) if linked else text
-    journal = read_journal(os.path.dirname(target) or ".")  # noqa: PTH120 (asked at every open)
+    # First the journal, then the folder: a name that a commit under way makes is in one of them at any moment.
+    journal = read_journal(os.path.dirname(text) or ".")  # noqa: PTH120 (asked at every open)
+    mode = _mode(text)
+    linked = mode is not None and stat.S_ISLNK(mode)
+    if linked:
+        text = os.path.realpath(text)
+        journal = read_journal(os.path.dirname(text) or ".")  # noqa: PTH120
+    elif journal is None:
+        return None if mode is None else path
     if journal is not None:
-        real = Path(target)
+        real = Path(text)
         if (temp := journal.temp_of(real)) is not None:
             return temp
         if journal.removes(real):
             return None
-    if linked:
-        there = path.exists()
-    return path if there else None
+    return path if path.exists() else None
+
+
+def _mode(text: str) -> int | None:
+    try:
+        return os.lstat(text).st_mode
+    except OSError as error:
+        if error.errno not in NOTHING:
+            raise
+        return None
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

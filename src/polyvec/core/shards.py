@@ -9,14 +9,16 @@ import fnmatch
 import glob
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from polyvec.core.errors import InputError
-from polyvec.core.journal import exists, pending
+from polyvec.core.journal import exists, is_file, pending, read_journal
 
+SETTLING = (0.0, 0.002, 0.005, 0.01)  # seconds between attempts at a folder that is being written to
 SPARE_FILES = 64  # for libraries, temporary files and the like
 
 _OF = re.compile(r"^(?P<stem>.*?)[-_.](?P<number>\d+)-of-(?P<total>\d+)(?P<rest>\.[^.]+)?$")
@@ -91,23 +93,30 @@ def expand(inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) ->
         if not is_pattern(text):
             paths.append(Path(text))
             continue
-        # Not Path.glob: that takes no absolute pattern.
-        found = _committed(text, [path for path in map(Path, glob.glob(text, recursive=True)) if path.is_file()])  # noqa: PTH207
+        found = _listed(text)
         if not found:
             raise InputError(f"{text}: no file matches this pattern")
         paths.extend(sorted(found, key=_order))
     return paths
 
 
-def _committed(pattern: str, found: list[Path]) -> list[Path]:
-    """What a pattern finds, with what a commit under way in one of the folders adds and takes away."""
+def _listed(pattern: str) -> list[Path]:
+    """The files that a pattern finds, as if every commit under way in their folders were done."""
     folder, name = os.path.split(pattern)
-    for place in dict.fromkeys([Path(folder), *(path.parent for path in found)]):
-        added, gone = pending(place)
-        listed = {path.name for path in found if path.parent == place}
-        found = [path for path in found if path.parent != place or path.name not in gone]
-        if place == Path(folder):
-            found += [place / new for new in sorted(added - listed) if fnmatch.fnmatchcase(new, name)]
+    found: list[Path] = []
+    for wait in SETTLING:
+        journal = read_journal(folder or ".")
+        # Not Path.glob: that takes no absolute pattern.
+        found = [path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()]  # noqa: PTH207
+        if journal is not None:
+            made = (Path(folder) / new for new in journal.moves if fnmatch.fnmatchcase(new, name))
+            found = list(dict.fromkeys([*found, *(path for path in made if is_file(path))]))
+        for place in dict.fromkeys(path.parent for path in found):
+            gone = pending(place)[1]
+            found = [path for path in found if path.parent != place or path.name not in gone]
+        if found and journal == read_journal(folder or "."):
+            break
+        time.sleep(wait)  # a commit came between, or there is nothing
     return found
 
 

@@ -89,6 +89,8 @@ class Sink:
             check_target(path, inputs=self._inputs, overwrite=overwrite)
             sweep(self.path)
             self._temp, self.fd = commits.create_temp(self.path)
+            if not overwrite:
+                self.guards.append(lambda: check_target(path, overwrite=False))  # it may have appeared meanwhile
             with contextlib.suppress(OSError):
                 os.fchmod(self.fd, stat.S_IMODE(self.path.stat().st_mode))
             if not working:
@@ -341,11 +343,11 @@ class Together:
 
     def __init__(self) -> None:
         self.sinks: list[Sink] = []  # those that are ready
-        self.stale: list[Path] = []
+        self._finders: list[Callable[[], Iterable[Path]]] = []
 
-    def discard(self, paths: Iterable[Path]) -> None:
-        """Files that must not outlive the earlier set, unless they are written anew."""
-        self.stale.extend(Path(os.path.realpath(path)) for path in paths)
+    def discard(self, find: Callable[[], Iterable[Path]]) -> None:
+        """Files of an earlier set, which go unless they are written anew: looked for in the moment of the commit."""
+        self._finders.append(lambda: [Path(os.path.realpath(path.parent)) / path.name for path in find()])
 
     def __enter__(self) -> Together:
         return self
@@ -353,13 +355,13 @@ class Together:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self.sinks:
-                _commit(self.sinks, self.stale)
+                _commit(self.sinks, self._finders)
         finally:
             for sink in self.sinks:
                 sink.abort()  # those that are committed have nothing left to drop
 
 
-def _commit(sinks: Sequence[Sink], stale: Iterable[Path] = ()) -> None:
+def _commit(sinks: Sequence[Sink], finders: Sequence[Callable[[], Iterable[Path]]] = ()) -> None:
     """Commit finished sinks, all those of a folder at one moment."""
     family = [member for sink in sinks for member in sink.family()]
     seen: set[Path] = set()
@@ -367,7 +369,7 @@ def _commit(sinks: Sequence[Sink], stale: Iterable[Path] = ()) -> None:
         if sink.path in seen:
             raise InputError(f"{sink.path}: two outputs have this name")
         seen.add(sink.path)
-    going = [*stale, *(path for sink in family for path in sink.stale)]
+    going = [path for sink in family for path in sink.stale]
     for folder in dict.fromkeys(sink.path.parent for sink in family):
         here = [sink for sink in family if sink.path.parent == folder]
         commit = commits.Commit(
@@ -376,6 +378,7 @@ def _commit(sinks: Sequence[Sink], stale: Iterable[Path] = ()) -> None:
             [path for path in going if path.parent == folder],
             durable=any(sink.durable for sink in here),
             guards=[guard for sink in here for guard in sink.guards],
+            finders=finders,
         )
         try:
             commit.run()

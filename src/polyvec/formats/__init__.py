@@ -7,7 +7,7 @@ import pkgutil
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -21,6 +21,7 @@ from polyvec.core.errors import (
     FormatError,
     FormatWarning,
     InputError,
+    PolyvecError,
     Replaced,
     UnknownFormat,
     speak_of,
@@ -204,16 +205,17 @@ def _open(
                 attach_sidecars(collection, source)
         except FormatError as error:
             raise hinted(error.located(source.label), detection, source) from None
-        _demand_current(source)
+        _refuse_replaced(source)
     except BaseException as error:
         if source.actual != source.path:
             speak_of(error, str(source.actual), source.label)
-        if isinstance(error, FormatError | FileNotFoundError):
-            with closing(source):
-                _demand_current(source)  # what is wrong may be that parts of two files were read
-        if collection is not None:
-            collection.close()
-        source.close()
+        try:
+            if isinstance(error, FormatError | FileNotFoundError):
+                _refuse_replaced(source)  # what is wrong may be that parts of two files were read
+        finally:
+            if collection is not None:
+                collection.close()
+            source.close()
         raise
     collection.path = source.label
     collection.format = detection.format.name
@@ -223,9 +225,9 @@ def _open(
     return collection
 
 
-def _demand_current(source: Source) -> None:
-    if not source.current():
-        raise Replaced("the file was replaced or changed while it was opened", path=source.label,
+def _refuse_replaced(source: Source) -> None:
+    if source.replaced():
+        raise Replaced("the file was replaced while it was opened", path=source.label,
                        remedy="open it again when its writer is done")  # fmt: skip
 
 
@@ -267,13 +269,28 @@ def hinted(error: FormatError, detection: Detection, source: Source) -> FormatEr
 def _open_shards(pattern: str, **options: Any) -> Collection:
     def work() -> Collection:
         shards = arrange(expand(pattern))
+
+        def refuse_moved() -> None:
+            try:
+                found = expand(pattern)
+            except InputError:
+                found = []
+            if found != list(shards.paths):
+                raise Replaced("shards were added or removed while they were opened", path=pattern,
+                               remedy="open them again when their writer is done")  # fmt: skip
+
         for problem in shards.problems:
             warnings.warn(problem, FormatWarning, stacklevel=5)
-        whole = _open_all([os.fspath(p) for p in shards.paths], options)
-        if expand(pattern) != list(shards.paths):
+        try:
+            whole = _open_all([os.fspath(p) for p in shards.paths], options)
+        except (PolyvecError, FileNotFoundError):
+            refuse_moved()
+            raise
+        try:
+            refuse_moved()
+        except BaseException:
             whole.close()
-            raise Replaced("shards were added or removed while they were opened", path=pattern,
-                           remedy="open them again when their writer is done")  # fmt: skip
+            raise
         return whole
 
     return settled(work)
@@ -297,7 +314,7 @@ def _open_all(paths: list[str], options: dict[str, Any]) -> Collection:
             opened.append(_open(sources[-1], *common, own, offered))
             check_alike(opened[0], opened[-1])
         for source in sources:
-            _demand_current(source)
+            _refuse_replaced(source)
         return concat(opened)
     except BaseException:
         for collection in opened:

@@ -57,18 +57,25 @@ def split(
         inputs = inputs_of(source)
         for name in names:  # all before the first is written
             check_target(name, inputs=inputs, overwrite=writing.overwrite)
-        earlier, kept = earlier_shards(target, len(pieces))
-        for name in earlier:
-            refuse_inputs(name, inputs)
-            if not writing.overwrite:
-                raise InputError(
-                    f"{name}: a shard of an earlier split of this name is there; use --force (overwrite=True) to replace it"
-                )
+        _, kept = earlier_shards(target, len(pieces))
+
+        def earlier() -> list[Path]:
+            found, _ = earlier_shards(target, len(pieces))
+            for name in found:
+                refuse_inputs(name, inputs)
+                if not writing.overwrite:
+                    raise InputError(
+                        f"{name}: a shard of an earlier split of this name is there; "
+                        "use --force (overwrite=True) to replace it"
+                    )
+            return [path.with_name(path.name + ending) for path in found for ending in ("", *COMPANIONS)]
+
+        earlier()
         demand_space(names[0], estimate(names[0], collection, writing), refuse=writing.check_space)
         permit_files(len(pieces) * FILES_A_SHARD, advice="split into fewer parts")
         receipts: list[Receipt] = []
         with Together() as files:
-            files.discard(path.with_name(path.name + ending) for path in earlier for ending in ("", *COMPANIONS))
+            files.discard(earlier)
             for name, (start, stop) in zip(names, pieces):
                 part = collection.slice(start, stop)
                 step = replace(writing, progress=_onward(as_progress(writing.progress), start, total), together=files)
