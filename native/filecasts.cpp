@@ -51,13 +51,13 @@ std::size_t count_floats(const Buffer &floats) {
     return floats.size() / 4;
 }
 
-// Whether a half is an infinity or a NaN.
-bool beyond_half(const std::uint8_t *codes, std::size_t n) {
+// Whether a number of two bytes is an infinity or a NaN: all bits of its exponent are set.
+bool beyond_numbers(const std::uint8_t *codes, std::size_t n, std::uint16_t exponent) {
     std::uint16_t found = 0;
     for (std::size_t i = 0; i < n; ++i) {
         std::uint16_t bits;
         std::memcpy(&bits, codes + 2 * i, 2);
-        found |= static_cast<std::uint16_t>((bits & 0x7c00) == 0x7c00);
+        found |= static_cast<std::uint16_t>((bits & exponent) == exponent);
     }
     return found != 0;
 }
@@ -85,14 +85,14 @@ std::tuple<std::uint32_t, int> read_cast(int fd, std::int64_t offset, nb::handle
     return {crc, 0};
 }
 
-// The CRC-32 of the codes written, whether all are numbers (told of halves only), and 0 or the errno of the write that failed.
+// The CRC-32 of the codes written, whether all are numbers (told of float16 and bfloat16 only), and 0 or the errno of the write that failed.
 std::tuple<std::uint32_t, bool, int> write_cast(int fd, std::int64_t offset, nb::handle values_object, const char *name,
                                                 float a, float b) {
     const Buffer values(values_object, false);
     const Kind &kind = find_kind(name);
     const std::size_t n = count_floats(values);
     const CastKernel encode = cast_table().*kind.encode;
-    const bool half = kind.encode == &CastTable::f32_to_f16;
+    const bool half = kind.encode == &CastTable::f32_to_f16, brain = kind.encode == &CastTable::f32_to_bf16;
     std::vector<std::uint8_t> codes(std::min(n * kind.bytes, stretch));
     const nb::gil_scoped_release released;
     const PlainFloats plain;
@@ -102,7 +102,7 @@ std::tuple<std::uint32_t, bool, int> write_cast(int fd, std::int64_t offset, nb:
         count = next_count(offset, n - at, kind.bytes);
         const std::size_t size = count * kind.bytes;
         encode(values.data() + 4 * at, codes.data(), count, a, b, false);
-        if (half && beyond_half(codes.data(), count)) numbers = false;
+        if ((half || brain) && beyond_numbers(codes.data(), count, half ? 0x7c00 : 0x7f80)) numbers = false;
         crc = crc32(codes.data(), size, crc);
         if (const int failed = write_all(fd, codes.data(), size, offset)) return {0, numbers, failed};
         offset += static_cast<std::int64_t>(size);

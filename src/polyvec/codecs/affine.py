@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from polyvec import kernels
 from polyvec.core.blocks import Array, Block, Codec, PartTypes
 from polyvec.core.errors import InputError
 from polyvec.kernels.filecasts import Cast
+
+SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,10 @@ class AffineUint8(Codec):
         if low > high:
             return cls(0.0, 1.0)
         with np.errstate(over="ignore"):
-            scale = np.float32((high - low) / np.float32(255.0))
+            scale = step_of(np.float32(high - low), 255)
         if not np.isfinite(scale):
             raise InputError(
-                f"values from {low:g} to {high:g} span more than float32 can scale; choose raw or bfloat16"
+                f"values from {low:g} to {high:g} span more than float32 can scale; choose an exact encoding"
             )
         return cls(float(low), float(scale) if scale > 0 else 1.0)
 
@@ -61,6 +63,18 @@ class AffineUint8(Codec):
 
     def decode(self, block: Block, out: Array | None = None) -> Array:
         return kernels.u8_to_f32(block.parts["codes"], self.minimum, self.scale, out)
+
+
+def step_of(span: Any, levels: int) -> Any:
+    """span / levels in float32: a subnormal step rounded up, since rounded down it would leave the ends of the span out,
+    and one whose multiple would be infinite rounded down."""
+    step = np.asarray(span / np.float32(levels), np.float32)
+    with np.errstate(over="ignore"):
+        over = np.isfinite(step) & np.isinf(step * np.float32(levels))
+        step = np.where(over, np.nextafter(step, np.float32(0)), step)
+    wide = np.asarray(span, np.float64)
+    up = np.ceil(wide / levels * 2.0**149) * 2.0**-149
+    return np.where((step < SMALLEST_NORMAL) & (wide > 0), up, step).astype(np.float32)[()]
 
 
 def refuse_non_finite(rows: Array, start: int = 0) -> None:

@@ -13,6 +13,8 @@ from polyvec.codecs.affine import refuse_first
 from polyvec.core.blocks import Array, Block, Codec, PartTypes
 from polyvec.kernels.filecasts import Cast
 
+BRAIN_END = (2 - 2.0**-8) * 2.0**127  # from here on the nearest bfloat16 is infinity
+
 
 @dataclass(frozen=True, slots=True)
 class Float16(Codec):
@@ -53,9 +55,20 @@ def refuse_overflow(rows: Array, start: int = 0) -> None:
                  "allow_overflow=True to store infinity")  # fmt: skip
 
 
+def _within_brain(rows: Array) -> bool:
+    low, high, _ = kernels.f32_min_max(rows)
+    return low > -BRAIN_END and high < BRAIN_END
+
+
+def refuse_brain_overflow(rows: Array, start: int = 0) -> None:
+    """`InputError` naming the first finite value that bfloat16 would make an infinity, by its row."""
+    bad = (np.abs(rows) >= np.float32(BRAIN_END)) & np.isfinite(rows)
+    refuse_first(rows, bad, start, "does not fit bfloat16 (at most 3.38953e+38); choose an exact encoding")
+
+
 @dataclass(frozen=True, slots=True)
 class BFloat16(Codec):
-    """The upper half of a float32: its range, with eight bits of precision."""
+    """The upper half of a float32: its range, with eight bits of precision. The last values of float32 are refused."""
 
     name: ClassVar[str] = "bfloat16"
 
@@ -68,6 +81,8 @@ class BFloat16(Codec):
 
     def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.ascontiguousarray(rows, np.float32)
+        if not _within_brain(rows):
+            refuse_brain_overflow(rows, start)
         codes: np.ndarray[Any, Any] = kernels.f32_to_bf16(rows)
         return {"codes": codes.view(ml_dtypes.bfloat16).reshape(rows.shape)}
 

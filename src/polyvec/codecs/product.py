@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.codecs.affine import refuse_first
 from polyvec.core.blocks import Array, Block, Codec, PartTypes
 from polyvec.core.errors import Corrupt, InputError, MissingExtra
 from polyvec.kernels.product import decode_product, rotate_rows
@@ -93,9 +94,10 @@ class Product(Codec):
 
     def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.array(rows, np.float32, order="C")
+        refuse_first(rows, ~np.isfinite(rows), start, "has no nearest centroid; remove it, or choose float16 or raw")
         parts: dict[str, Array] = {}
         if self.norms:
-            parts["norms"] = row_norms(rows)
+            parts["norms"] = _stored_norms(rows, start)
             scale_rows(rows, parts["norms"], inverse=True)
         if self.projection is not None:
             rows = rows @ self.projection
@@ -140,7 +142,9 @@ def train(
     if not np.isfinite(rows).all():
         raise InputError("rows with NaN or infinity cannot be quantised; remove them")
     if norms:
-        scale_rows(rows, row_norms(rows), inverse=True)
+        scale_rows(rows, _stored_norms(rows), inverse=True)
+    by = scale_down(rows)
+    rows *= np.float32(by)
     faiss = _faiss()
     quantizer = faiss.ProductQuantizer(dim, parts, bits)
     quantizer.cp.niter = max(1, iterations)
@@ -152,7 +156,7 @@ def train(
         rows = rows @ projection
     quantizer.train(rows)
     books = faiss.vector_to_array(quantizer.centroids).reshape(parts, 1 << bits, dim // parts)
-    return Product(np.ascontiguousarray(books, np.float32), projection, norms)
+    return Product(np.ascontiguousarray(books / np.float32(by), np.float32), projection, norms)
 
 
 def _rotation(rows: Floats, quantizer: Any, faiss: Any, rounds: int) -> Floats:
@@ -180,10 +184,43 @@ def _faiss() -> Any:
     return faiss
 
 
+def _stored_norms(rows: Floats, start: int = 0) -> Floats:
+    with np.errstate(over="ignore"):
+        norms = row_norms(rows)
+    beyond = np.flatnonzero(~np.isfinite(norms))
+    if len(beyond):
+        raise InputError(
+            f"row {start + int(beyond[0])} is longer than a float32 norm can hold; scale the rows down, or choose raw"
+        )
+    return norms
+
+
+def scale_down(values: Floats) -> float:
+    """A power of two that brings the largest value near 1; 1 where float32 squares of these values are sound as they are."""
+    most = float(np.abs(values).max(initial=0.0))
+    if most == 0 or not np.isfinite(most) or 2.0**-40 <= most <= 2.0**40:
+        return 1.0
+    return float(2.0 ** np.clip(-np.frexp(most)[1], -126, 126))
+
+
+def bring_near(rows: Floats, books: Floats) -> tuple[Floats, Floats]:
+    """Rows and centroids times one power of two, so that float32 holds their squares; as they are where it does.
+
+    Rows that are far from every centroid keep their direction alone, which decides.
+    """
+    by = scale_down(books)
+    if by == 1 and float(np.abs(rows).max(initial=0.0)) <= 2.0**60:
+        return rows, books
+    wide = rows.astype(np.float64) * by
+    most = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
+    near = wide * np.where(most > 2.0**40, 2.0**40 / np.where(most > 0, most, 1.0), 1.0)
+    return near.astype(np.float32), books * np.float32(by)
+
+
 def _nearest(rows: Floats, books: Floats) -> NDArray[np.uint8]:
     """The nearest centroid of each part; by faiss where it is there, since NumPy takes some fifty times as long."""
     parts, size, width = books.shape
-    rows = np.ascontiguousarray(rows, np.float32)
+    rows, books = bring_near(np.ascontiguousarray(rows, np.float32), books)
     bits = size.bit_length() - 1
     if len(rows) > 256 and size == 1 << bits and bits == 8:
         try:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from polyvec import kernels
-from polyvec.codecs.affine import refuse_non_finite
+from polyvec.codecs.affine import refuse_non_finite, step_of
 from polyvec.core.blocks import Array, Block, Codec, PartTypes
 from polyvec.kernels.filecasts import Cast
 
@@ -50,7 +50,7 @@ class ScaledInt8(Codec):
         refuse_non_finite(rows, start)
         flat = rows.reshape(len(rows), -1)
         largest = np.abs(flat).max(axis=1, initial=0.0) if flat.size else np.zeros(len(rows), np.float32)
-        scale = (largest / np.float32(127.0)).astype(np.float32)
+        scale = step_of(largest, 127)
         scale[scale == 0] = 1.0
         return {"codes": kernels.f32_to_i8(flat, scales=scale).reshape(rows.shape), "scale": scale}
 

@@ -69,7 +69,7 @@ def read_cast(fd: int, offset: int, out: Array, cast: Cast, *, check: bool = Tru
 def write_cast(fd: int, offset: int, values: Array, cast: Cast) -> tuple[int, bool]:
     """Write the codes of a C-contiguous float32 array at ``offset``: their CRC-32, and whether all of them are numbers.
 
-    Only halves can be something else: an infinity, or a NaN.
+    Only float16 and bfloat16 can be something else: an infinity, or a NaN.
     """
     module = native()
     if module is not None:
@@ -80,7 +80,9 @@ def write_cast(fd: int, offset: int, values: Array, cast: Cast) -> tuple[int, bo
     with limit_threads(1):
         for piece in _pieces(values):
             codes = _encode(piece, cast)
-            numbers = numbers and (cast.kind != "f16" or bool(np.isfinite(codes).all()))
+            if cast.kind in ("f16", "bf16"):
+                exponent = 0x7C00 if cast.kind == "f16" else 0x7F80
+                numbers = numbers and not bool(((codes.view(np.uint16) & exponent) == exponent).any())
             crc = crc32(codes, crc)
             offset += write_all(fd, memoryview(codes.view(np.uint8).data), offset)
     return crc, numbers

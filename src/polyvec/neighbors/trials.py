@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.codecs import AffineUint8, BFloat16, Float16, ScaledInt8
+from polyvec.codecs.affine import step_of
+from polyvec.codecs.product import bring_near
 from polyvec.core.blocks import Block, Codec
 from polyvec.core.errors import InputError
 from polyvec.formats import near
@@ -86,7 +88,7 @@ def fit_chunks(look: Look) -> Decode:
 
 def four_bits(rows: Singles) -> Singles:
     """Codes -7..7, two a byte, with a float32 scale a row."""
-    scale = np.abs(rows).max(axis=1, keepdims=True, initial=0.0) / np.float32(7)
+    scale = step_of(np.abs(rows).max(axis=1, keepdims=True, initial=0.0), 7)
     scale[scale == 0] = 1
     out: Singles = (np.rint(rows / scale) * scale).astype(np.float32)
     return out
@@ -94,7 +96,7 @@ def four_bits(rows: Singles) -> Singles:
 
 def one_bit(rows: Singles) -> Singles:
     """The sign of each value, with a float32 scale a row: its mean size."""
-    scale = np.abs(rows).mean(axis=1, keepdims=True)
+    scale = np.abs(rows).mean(axis=1, keepdims=True, dtype=np.float64)
     out: Singles = np.where(rows < 0, -scale, scale).astype(np.float32)
     return out
 
@@ -133,6 +135,9 @@ def _centroids(sample: Singles, first: int, last: int, rng: np.random.Generator)
 
 def nearest(rows: Singles, first: int, book: Singles) -> NDArray[np.uint8]:
     """The nearest centroid of each row's values from column `first` on; the first of equal ones."""
+    near, scaled = bring_near(rows[:, first : first + book.shape[1]], book)
+    if scaled is not book:
+        rows, book, first = near, scaled, 0
     turned = np.ascontiguousarray(book.T)
     start = (-(book.astype(np.float64) ** 2).sum(axis=1) / 2).astype(np.float32)
     out = np.empty(len(rows), np.uint8)

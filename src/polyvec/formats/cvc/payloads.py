@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from polyvec.codecs import Float16, Raw, shortcut
-from polyvec.codecs.float16 import refuse_overflow
+from polyvec.codecs.float16 import BFloat16, refuse_brain_overflow, refuse_overflow
 from polyvec.codecs.planes import Plan
 from polyvec.core.blocks import Array, Block, Codec, cast, rows_per_block
 from polyvec.core.columns import Column
@@ -41,6 +41,8 @@ def _encode_into(writer: ChunkWriter, offset: int, block: Block, codec: Codec, f
     crc, numbers = writer.sink.write_cast(offset, values, codec.cast)
     if not numbers and isinstance(codec, Float16) and not codec.allow_overflow:
         refuse_overflow(values, first)
+    elif not numbers and isinstance(codec, BFloat16):
+        refuse_brain_overflow(values, first)
     return crc
 
 
