@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from polyvec.core.columns import ArrayColumn
 from polyvec.testing import vectors
-from polyvec.writing.loss import compare
+from polyvec.writing.loss import choose_sample, compare
 
 ROWS = vectors(20, 8, np.float64)
 
@@ -90,3 +91,12 @@ def test_odd_dtypes_are_compared_and_not_crashed_on() -> None:
     assert compare(pairs, pairs.copy()).exact
     assert not compare(pairs, np.ones((2, 1))).exact
     assert compare(ROWS.astype(">f8"), ROWS).exact
+
+
+@pytest.mark.parametrize("count", [1, 7, 1024, 1025, 3000, 50_000])
+def test_the_sample_has_both_ends_and_lies_all_over_the_rows(count: int) -> None:
+    column = ArrayColumn("vectors", np.arange(count, dtype=np.float32)[:, None])
+    rows = choose_sample((column, column))
+    assert rows[0] == 0 and rows[-1] == count - 1 and (np.diff(rows) > 0).all()
+    assert min(count, 1000) <= len(rows) <= 1026
+    assert np.diff(rows).max(initial=0) <= max(1, count / 100), "no hundredth of the rows is left unseen"

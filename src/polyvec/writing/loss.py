@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.blocks import Array
-from polyvec.core.columns import Column
+from polyvec.core.columns import Column, clusters
 
 SAMPLE_ROWS = 1024  # rows compared after a conversion; spread evenly over the file
 SAMPLE_BYTES = 32 << 20  # of the source's rows: wide ones are compared at fewer places
+PLACES = 128  # that the sampled rows lie at, where each costs a read of its own
 FEW = 16
 
 Floats = NDArray[Any]
@@ -43,6 +44,11 @@ def choose_sample(columns: Sequence[Column], rows: int = SAMPLE_ROWS) -> NDArray
         return np.empty(0, np.int64)
     # Of all columns' own samples the one in fewest places: it costs the fewest reads.
     chosen = min((column.spread(rows) for column in columns), key=lambda found: np.count_nonzero(np.diff(found) > 1))
+    if (
+        np.count_nonzero(np.diff(chosen) > 1) >= PLACES
+    ):  # a few neighbours at each of fewer places: as many rows, read faster
+        starts = np.linspace(0, first.rows - rows // PLACES, PLACES).astype(np.int64)
+        chosen = clusters(first.rows, rows, starts.tolist())
     if len(chosen) > 1 and first.nbytes / first.rows * len(chosen) > SAMPLE_BYTES:
         chosen = chosen[:: max(1, len(chosen) // FEW)]
     # Where every row costs all before it the last would cost a second reading of the whole.
