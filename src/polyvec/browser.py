@@ -141,10 +141,10 @@ def export_for_browser(
         for name in (MAIN, META, MANIFEST):
             refuse_inputs(target / name, inputs)
         with FolderSink(target, ours=FILES.__contains__, last=MANIFEST, in_place=True) as folder:
-            with Sink(folder.path / MAIN, durable=False) as sink:
+            with Sink(folder.path / MAIN, durable=False, working=True) as sink:
                 told = _write_codes(collection, sink, rounding, normalize, progress)
                 check_shapes(sink, I8BIN, {"vectors": (rows, dim)}, dim=dim)
-            with Sink(folder.path / META, durable=False) as sink:
+            with Sink(folder.path / META, durable=False, working=True) as sink:
                 hashes = {MAIN: (rows * dim, told["sha256"]), META: _write_meta(collection, sink)}
             statistics = {"rows": rows, "dim": dim, **{k: v for k, v in told.items() if k != "sha256"}}
             parameters = {

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from polyvec.core import folders
+from polyvec.core.commits import changed_outputs, forget_outputs
 from polyvec.core.errors import InputError
 from polyvec.core.folders import FolderSink, recover
 
@@ -116,6 +117,20 @@ def test_a_folder_replaced_by_another_program_meanwhile_is_left_alone(tmp_path: 
         out.mkdir()
         (out / "a").write_text("theirs")
     assert (out / "a").read_text() == "theirs" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_interrupt_after_the_moment_finds_the_folder_among_the_changed_outputs(tmp_path: Path, how: str):
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    write(out, "old")
+    for moment, text, named in (("_swap", "old", []), ("_retire", "new", [str(out)])):
+        forget_outputs()
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(folders, moment, stop)
+            write(out, "new")
+        assert changed_outputs() == named and (out / "a").read_text() == text
 
 
 def test_what_a_kill_left_aside_comes_back(tmp_path: Path):

@@ -176,6 +176,21 @@ def test_a_row_without_direction_is_refused_or_dropped(tmp_path: Path):
         publish(Collection.from_arrays(np.zeros((3, 4), np.float32)), tmp_path / "b", drop_invalid=True)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-60, 1.0, 1e200])
+def test_rows_of_every_scale_have_a_direction(tmp_path: Path, scale: float):
+    x = rows(20).astype(np.float64)
+    publish(Collection.from_arrays(x), tmp_path / "one")
+    x = x * scale
+    x[3] = np.inf
+    with pytest.raises(pv.InputError, match="row 3 has no direction"):
+        publish(Collection.from_arrays(x), tmp_path / "two")
+    assert publish(Collection.from_arrays(x), tmp_path / "two", drop_invalid=True).dropped == 1
+    one, two = (
+        np.fromfile(tmp_path / name / "data/embeddings.i8bin", np.int8).reshape(-1, 16) for name in ("one", "two")
+    )
+    assert np.abs(np.delete(one, 3, axis=0).astype(int) - two).max() <= 1
+
+
 def test_a_constant_row_can_be_published(tmp_path: Path):
     assert publish(Collection.from_arrays(np.ones((3, 512), np.float32)), tmp_path / "site").rows == 3
 

@@ -261,7 +261,7 @@ def export_model(
     with FolderSink(target, ours=lambda name: name in names, last=WEIGHTS) as written:
         for name, text in texts.items():
             written.put(name, [text.encode("utf-8")])
-        with open_file(source) as collection, Sink(written.path / WEIGHTS, durable=False) as sink:
+        with open_file(source) as collection, Sink(written.path / WEIGHTS, durable=False, working=True) as sink:
             write_safetensors(sink, collection.columns, {"format": "pt", **model.metadata})
     return names
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyvec.codecs.levels import Codes, bad_rows, quantize_rows
 from polyvec.core.collection import Collection
@@ -150,7 +151,7 @@ def _codes(collection: Collection, digest: Any, progress: Progress | None) -> It
         if block.codec == CODEC and next(bad_rows(block.parts["codes"], start=block.start), None) is None:
             codes = block.parts["codes"]  # levels that keep the rules stay what they are
         else:
-            codes = quantize_rows(block.decode(), start=block.start, normalize=True, reach=True).codes
+            codes = quantize_rows(_in_reach(block.decode()), start=block.start, normalize=True, reach=True).codes
         data = np.ascontiguousarray(codes).tobytes()
         digest.update(data)
         yield data
@@ -166,7 +167,7 @@ def _searchable(collection: Collection, drop: bool) -> tuple[Collection, int]:
     if drop:
         good = []
         for block in column.blocks(reuse=True):
-            x = np.asarray(block.decode()).astype(np.float32)
+            x = np.asarray(_in_reach(block.decode())).astype(np.float32)
             norms = np.einsum("ij,ij->i", x, x, dtype=np.float64)
             good.append(block.start + np.flatnonzero(np.isfinite(norms) & (norms > 0)))
         kept = np.concatenate(good)
@@ -181,6 +182,16 @@ def _searchable(collection: Collection, drop: bool) -> tuple[Collection, int]:
             "(polyvec sample), or serve the file (polyvec serve)"
         )
     return collection, 0
+
+
+def _in_reach(rows: NDArray[Any]) -> NDArray[Any]:
+    """float64 rows at a scale that float32 has: only their direction counts. NaN and infinity stay what they are."""
+    if rows.dtype != np.float64:
+        return rows
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    out: NDArray[Any] = rows.copy()
+    np.divide(rows, largest, out=out, where=(largest > 0) & np.isfinite(largest))
+    return out
 
 
 def is_of_a_site(name: str) -> bool:
