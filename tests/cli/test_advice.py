@@ -118,20 +118,26 @@ def test_the_browser_export_advises_its_own_flag(tmp_path):
             {"name": "a", "set": "b", "image_url": "c", "card_url": "d"}])  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [
-    (["convrt", "vectors.fbin", "o.npy"], "Did you mean 'convert'?"),
-    (["words", "selct"], "Did you mean 'select'?"),
-    (["convert", "vectors.fbin", "o.npy", "--encodng", "int8"], "--encoding"),
-    (["convert", "vectors.fbin", "o.npy", "--encoding", "flaot16"], "did you mean float16"),
-    (["convert", "vectors.fbin", "o.npy", "--to", "nppy"], "did you mean npy"),
-    (["convert", "vectors.fbin", "o.h5", "--option", "comression=gzip"], "did you mean compression?"),
-    (["convert", "vectors.fbin", "o.h5", "--option", "encoding=float16"], "of the command: --encoding"),
-    (["merge", "vectors.fbin", "-o", "o.h5", "--option", "encoding=float16"], "of the command: --encoding"),
-    (["convert", "vectors.fbin", "queries.fbin", "--option", "overwrite=true"], "of the command: --force"),
-    (["sample", "vectors.fbin", "o.npy", "--head", "1", "--option", "working=true"], "no format has an option 'working'"),
-    (["search", "vectors.fbin", "--row", "1", "-m", "cosin"], "did you mean cosine?"),
-    (["quality", "vectors.fbin", "-e", "flaot16"], "did you mean float16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["convrt", "vectors.fbin", "o.npy"], "Did you mean 'convert'?"),
+        (["words", "selct"], "Did you mean 'select'?"),
+        (["convert", "vectors.fbin", "o.npy", "--encodng", "int8"], "--encoding"),
+        (["convert", "vectors.fbin", "o.npy", "--encoding", "flaot16"], "did you mean float16"),
+        (["convert", "vectors.fbin", "o.npy", "--to", "nppy"], "did you mean npy"),
+        (["convert", "vectors.fbin", "o.h5", "--option", "comression=gzip"], "did you mean compression?"),
+        (["convert", "vectors.fbin", "o.h5", "--option", "encoding=float16"], "of the command: --encoding"),
+        (["merge", "vectors.fbin", "-o", "o.h5", "--option", "encoding=float16"], "of the command: --encoding"),
+        (["convert", "vectors.fbin", "queries.fbin", "--option", "overwrite=true"], "of the command: --force"),
+        (
+            ["sample", "vectors.fbin", "o.npy", "--head", "1", "--option", "working=true"],
+            "no format has an option 'working'",
+        ),
+        (["search", "vectors.fbin", "--row", "1", "-m", "cosin"], "did you mean cosine?"),
+        (["quality", "vectors.fbin", "-e", "flaot16"], "did you mean float16"),
+    ],
+)
 def test_a_slip_of_the_pen_is_met_with_what_was_meant(cli, folder, arguments, expected):
     before = sorted(path.name for path in folder.iterdir())
     code, _, err = cli(*arguments)
@@ -139,8 +145,18 @@ def test_a_slip_of_the_pen_is_met_with_what_was_meant(cli, folder, arguments, ex
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("command", [["convert"], ["stats"], ["search", "--row", "1"], ["sample", "--head", "1"],
-                                     ["publish", "-o", "site"], ["quality"], ["split", "--parts", "2"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["convert"],
+        ["stats"],
+        ["search", "--row", "1"],
+        ["sample", "--head", "1"],
+        ["publish", "-o", "site"],
+        ["quality"],
+        ["split", "--parts", "2"],
+    ],
+)
 def test_a_pattern_that_the_shell_took_apart_gets_a_hint(cli, folder, command):
     shards = sorted(path.name for path in folder.glob("shard-*.fbin"))
     code, _, err = cli(command[0], *shards, "out.npy", *command[1:])

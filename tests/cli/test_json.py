@@ -30,15 +30,17 @@ CALLS = {
     "similar": (["words.fifu", "Berlin"], ["words.fifu", "Berlin", "Zürich"]),
     "split": (["vectors.fbin", "a.fbin", "--parts", "1"], ["vectors.fbin", "b.fbin", "--parts", "3"]),
     "stats": (["vectors.fbin"], ["shard-*.fbin"]),
-    "truth": (["vectors.fbin", "queries.fbin", "-o", "a.ibin", "-k", "1", "-m", "l2"],
-              ["shard-*.fbin", "queries.fbin", "-o", "b.hdf5", "-k", "5", "-m", "l2"]),
+    "truth": (
+        ["vectors.fbin", "queries.fbin", "-o", "a.ibin", "-k", "1", "-m", "l2"],
+        ["shard-*.fbin", "queries.fbin", "-o", "b.hdf5", "-k", "5", "-m", "l2"],
+    ),
     "verify": (["vectors.fbin"], ["vectors.fbin", "missing.fbin", "bad.fbin"]),
     "words accuracy": (["words.fifu", "questions.txt"], ["words.fifu", "questions.txt"]),
     "words bucket-to-explicit": (["buckets.fifu", "a.fifu"], ["buckets.fifu", "b.fifu"]),
     "words quantize": (["words.fifu", "a.fifu", "-s", "5", "-b", "3"], ["words.fifu", "b.fifu", "-s", "2", "-b", "2"]),
     "words reconstruct": (["quantized.fifu", "a.fifu"], ["quantized.fifu", "b.fifu"]),
     "words select": (["words.fifu", "a.fifu", "-w", "one.txt"], ["words.fifu", "b.fifu", "-w", "list.txt"]),
-}  # fmt: skip
+}
 FREE = {"words metadata"}  # prints what a file says, whatever that is
 LISTS = {"analogy", "formats", "info", "model list", "similar", "split", "verify"}
 

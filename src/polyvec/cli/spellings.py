@@ -56,8 +56,11 @@ def _renew(
         flag, value = _parts(word)
         if flag in renamed:
             new = renamed[flag]
-            warn(f"{flag} is {new} now; the old name goes with the next release" if new is not None else
-                 f"{flag} says nothing and goes with the next release")  # fmt: skip
+            warn(
+                f"{flag} is {new} now; the old name goes with the next release"
+                if new is not None
+                else f"{flag} says nothing and goes with the next release"
+            )
             if new is None:
                 continue
             flag, word = new, new if value is None else f"{new}={value}"

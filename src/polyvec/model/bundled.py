@@ -53,9 +53,13 @@ class Corpus:
 
 
 def make_corpus(
-    folder: Path, *, limit: int | None = None, seconds: float | None = None,
-    progress: Callable[[int, int], None] | None = None, announce: Callable[[int, int, float], None] | None = None,
-) -> Corpus:  # fmt: skip
+    folder: Path,
+    *,
+    limit: int | None = None,
+    seconds: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    announce: Callable[[int, int, float], None] | None = None,
+) -> Corpus:
     """Import the installed model into ``folder`` and embed this Python's summaries; without it, the bundled vectors.
 
     With ``limit`` entries evenly spread over all are taken; with ``seconds`` as many as this machine embeds in about

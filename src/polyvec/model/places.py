@@ -51,8 +51,9 @@ def find_weights(model: str | os.PathLike[str]) -> Path:
             return found
     if path.suffix:
         if path.stem in INSTALLED and find_installed() is not None:
-            raise FileNotFoundError(2, f"no such file; minilm (--model minilm) is the installed model, {_IMPORT} "
-                                       "makes the file", str(path))  # fmt: skip
+            raise FileNotFoundError(
+                2, f"no such file; minilm (--model minilm) is the installed model, {_IMPORT} makes the file", str(path)
+            )
         return path
     if path.name.lower() in INSTALLED:
         return _import_installed()

@@ -242,9 +242,14 @@ class File:
         return self._load_here(spec, extents, dtype, wanted, total, out)
 
     def _load_here(
-        self, spec: ColumnSpec, extents: list[Extent], dtype: np.dtype[Any], wanted: Sequence[range], total: int,
+        self,
+        spec: ColumnSpec,
+        extents: list[Extent],
+        dtype: np.dtype[Any],
+        wanted: Sequence[range],
+        total: int,
         out: Array | None,
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """As `load`, in this process's memory."""
         shape = (total, *spec.row_shape)
         if out is None:

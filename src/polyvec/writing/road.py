@@ -58,8 +58,10 @@ def gather(options: Mapping[str, Any]) -> Writing:
     own = {k: v for k, v in options.items() if k not in names}
     writing = Writing(**common, own=own)
     if writing.encoding is not None and writing.encoding not in ENCODINGS:
-        raise InputError(f"unknown encoding {writing.encoding!r}; there are {', '.join(ENCODINGS)}"
-                         f"{formats.near(writing.encoding, ENCODINGS)}")  # fmt: skip
+        raise InputError(
+            f"unknown encoding {writing.encoding!r}; there are {', '.join(ENCODINGS)}"
+            f"{formats.near(writing.encoding, ENCODINGS)}"
+        )
     if writing.chunk_rows is not None and writing.chunk_rows < 1:
         raise InputError(f"chunk size must be at least 1 row, not {writing.chunk_rows}")
     return writing
