@@ -34,7 +34,19 @@ from polyvec.formats.foreign import HEAD_BYTES as FOREIGN_BYTES
 from polyvec.formats.foreign import Foreign, identify
 
 HEAD_BYTES = 4096
-SETTLING = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5)  # seconds between attempts at a file that is being replaced
+SETTLING = (
+    0.0,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.05,
+    0.1,
+    0.1,
+    0.2,
+    0.2,
+    0.5,
+)  # seconds between attempts at a file that is being replaced
 
 Result = TypeVar("Result")
 
