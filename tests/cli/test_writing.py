@@ -114,3 +114,17 @@ def test_formats_and_matrix(cli):
     assert "bins" in cli("formats")[1]
     pairs = json.loads(cli("formats", "--matrix", "--json")[1])
     assert pairs["bins"]["npy"] == "exact" and set(pairs) == set(pairs["npy"])
+
+
+def test_ids_and_records_come_from_fields_and_files(cli, folder):
+    (folder / "keys.txt").write_text("".join(f"k{i}\n" for i in range(300)))
+    (folder / "cards.csv").write_text("title\n" + "".join(f"t{i}\n" for i in range(300)))
+    assert cli("convert", "vectors.fbin", "named.fbin", "--ids", "name")[0] == 0
+    assert cli("merge", "vectors.fbin", "-o", "keyed.fbin", "--ids", "keys.txt", "--records", "cards.csv")[0] == 0
+    with pv.open("named.fbin") as named, pv.open("keyed.fbin") as keyed:
+        assert named.ids[7] == "item 7" and keyed.ids[7] == "k7" and keyed.records[7] == {"title": "t7"}
+    (folder / "few.txt").write_text("a\n")
+    for ids, words in (("few.txt", "expected 300 lines, found 1"), ("nobody", "there are name, kind")):
+        code, _, error = cli("convert", "vectors.fbin", "bad.fbin", "--ids", ids)
+        assert code in (1, 2) and words in error and error.count("\n") == 1
+    assert not (folder / "bad.fbin").exists()

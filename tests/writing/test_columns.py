@@ -82,3 +82,11 @@ def test_a_format_that_would_choose_another_main_column_refuses(tmp_path: Path) 
 def test_whole_numbers_are_not_encoded_in_silence(tmp_path: Path) -> None:
     with pytest.raises(pv.InputError, match="only 'none' keeps whole numbers"):
         pv.write(tmp_path / "a.cvc", {"ids": np.arange(20).reshape(5, 4), "flat": vectors(5, 3)}, encoding="int8")
+
+
+def test_a_layout_without_a_place_for_words_says_that_they_are_left_out(tmp_path: Path) -> None:
+    given = pv.Collection.from_arrays(vectors(5, 3), vocab=list("abcde"), metadata={"a": 1})
+    receipt = pv.write(tmp_path / "a.parquet", given, layout="vectordbbench")
+    assert receipt.dropped == ("words", "metadata") and receipt.loss is not None and receipt.loss.exact
+    with pytest.raises(pv.LossyConversion, match="choose one with --column"):
+        pv.write(tmp_path / "b.parquet", ARRAYS, layout="vectordbbench")

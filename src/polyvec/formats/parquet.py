@@ -12,7 +12,7 @@ writes what VectorDBBench reads: ``id`` and ``emb``, or ``id`` and ``neighbors_i
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
-from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.errors import Corrupt, InputError, LossyConversion
 from polyvec.core.exchange import TablePlan, arrow, plan_table, record_batches, schema_of
 from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
@@ -56,6 +56,18 @@ class Parquet(Format):
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         return open_table(ParquetTable(source))
 
+    def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
+        """VectorDBBench's layout has its own names, and no place for words and metadata."""
+        if own.get("layout") != "vectordbbench":
+            return collection, []
+        if len(collection.columns) > 1:
+            raise LossyConversion(
+                f"the layout vectordbbench holds one column and the source has {', '.join(collection.columns)}; "
+                f"choose one with --column (column=), for example --column {collection.main}"
+            )
+        lost = [("words", collection.vocab is not None), ("metadata", bool(collection.metadata))]
+        return _for_vectordbbench(collection), [what for what, there in lost if there]
+
     def target(self, collection: Collection, options: WriteOptions) -> str:
         return name_target(collection, options)
 
@@ -72,8 +84,6 @@ class Parquet(Format):
         pa = arrow("Parquet files")
         from pyarrow import parquet as pq
 
-        if layout == "vectordbbench":
-            collection = _for_vectordbbench(collection)
         plan = plan_table(collection, lists=layout == "vectordbbench", halves=options.encoding == "float16")
         schema = schema_of(collection, plan)
         if layout == "vectordbbench":
