@@ -253,6 +253,15 @@ def test_lenient_leaves_out_a_last_line_that_was_cut(tmp_path: Path) -> None:
         assert found.rows == 19
 
 
+def test_of_two_lines_the_shorter_is_the_odd_one() -> None:
+    with pytest.raises(Corrupt, match="line 2 has 1 values, and most lines have 2"):
+        pv.open(b"a 1 2\nb 3", format="glove")
+    with pytest.warns(pv.FormatWarning), pv.open(b"a 1 2\nb 3", format="glove", lenient=True) as found:
+        assert found.vectors.to_numpy().tolist() == [[1, 2]]
+    with pytest.raises(Corrupt, match="line 1 has 2 values"):
+        pv.open(b"a 1 2\nb 3 4 5\n", format="glove", lenient=True)
+
+
 # -- a column that is called norms
 
 

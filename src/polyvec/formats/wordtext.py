@@ -226,9 +226,9 @@ def _is_number(text: bytes) -> bool:
 
 
 def _usual(counts: Sequence[int]) -> int:
-    """How many numbers most lines end in; lines with none do not count, and of equals the fewest."""
+    """How many numbers most lines end in; lines with none do not count, and of equals the most: lines are cut, not grown."""
     voted = Counter(count for count in counts if count)
-    return min(voted, key=lambda count: (-voted[count], count), default=0)
+    return max(voted, key=lambda count: (voted[count], count), default=0)
 
 
 def _variant(head: bytes, *, whole: bool, strict: bool = True) -> str | None:
