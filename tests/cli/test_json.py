@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ CALLS = {
     "model export": (["minilm.weights", "-o", "a"], ["minilm.weights", "-o", "b"]),
     "model import": (["all-MiniLM-L6-v2", "-o", "a.weights"], ["all-MiniLM-L6-v2", "-o", "b.weights"]),
     "model info": (["minilm.weights"], ["minilm.weights"]),
-    "model list": (["."], ["all-MiniLM-L6-v2"]),
+    "model list": (["."], ["many"]),
     "publish": (["vectors.fbin", "-o", "a"], ["shard-*.fbin", "-o", "b.html", "--single-file"]),
     "quality": (["vectors.fbin", "-e", "int8", "-k", "1"], ["vectors.fbin", "-e", "int8,float16", "-k", "1,3"]),
     "recall": (["result.ibin", "truth.ibin", "-k", "1"], ["result.ibin", "truth.ibin", "-k", "1,10"]),
@@ -70,6 +71,9 @@ def test_every_command_with_json_is_tried_here():
 def test_one_and_many_have_the_same_shape(cli, folder, name):
     (folder / "one.txt").write_text("hello\n")
     (folder / "bad.fbin").write_bytes(b"1234567")
+    (folder / "many").mkdir()
+    for copy in ("a.weights", "b.weights"):
+        shutil.copy("minilm.weights", folder / "many" / copy)
     assert (
         cli("convert", "vectors.fbin", "bench.hdf5", "-q", "queries.fbin", "--truth", "truth.ibin", "-m", "l2")[0] == 0
     )

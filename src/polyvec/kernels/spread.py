@@ -12,13 +12,25 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
+class Crew(ThreadPoolExecutor):
+    """A pool that does with the threads it has where the system starts no more of them."""
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError:  # under a limit of memory or of threads
+            if not self._threads:
+                raise
+
+
 def spread(
     work: Callable[[Task], Result], tasks: Iterable[Task], threads: int | None = None, *,
     each: Callable[[Result], None] | None = None,
 ) -> list[Result]:  # fmt: skip
     """The results of all tasks, in order, on as many threads as kernels would use; each kernel then uses one.
 
-    ``each`` gets every result, in order, on the caller's thread. An error, or Ctrl-C, drops what has not begun.
+    ``each`` gets every result, in order, on the caller's thread. An error, or Ctrl-C, drops what has not begun. Threads
+    that cannot start are done without.
     """
     todo = list(tasks)
     count = min(threads or default_threads(), len(todo))
@@ -29,10 +41,13 @@ def spread(
         if each is not None:
             each(result)
 
-    if count <= 1:
+    def one_by_one() -> list[Result]:
         for task in todo:
             keep(work(task))
         return results
+
+    if count <= 1:
+        return one_by_one()
     stopped = False
 
     def alone(task: Task) -> Result:
@@ -46,9 +61,13 @@ def spread(
             stopped = True
             raise
 
-    pool = ThreadPoolExecutor(count)
+    pool = Crew(count)
     try:
-        for future in [pool.submit(alone, task) for task in todo]:
+        try:
+            first = pool.submit(alone, todo[0])
+        except RuntimeError:  # not a single one starts
+            return one_by_one()
+        for future in [first, *(pool.submit(alone, task) for task in todo[1:])]:
             keep(future.result())
         return results
     finally:
