@@ -351,8 +351,8 @@ class Section(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """The share of answered questions that are right; 0 where none was."""
-        return self.correct / self.asked if self.asked else 0.0
+        """The share of answered questions that are right; NaN where none could be answered."""
+        return self.correct / self.asked if self.asked else float("nan")
 
 
 def accuracy(model: Embeddings, questions: Iterable[str], *, batch: int = 256) -> list[Section]:

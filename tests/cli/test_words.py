@@ -168,3 +168,14 @@ def test_a_table_of_subwords_has_no_words_to_find(cli, folder):
     for arguments in (("similar", "t.floret", "Berlin"), ("analogy", "t.floret", "a", "b", "c")):
         code, out, err = cli(*arguments)
         assert (code, out) == (2, "") and "subwords only" in err
+
+
+def test_accuracy_of_no_questions_is_no_number(cli, folder):
+    (folder / "none.txt").write_text("\n")
+    code, _, err = cli("words", "accuracy", "words.fifu", "none.txt")
+    assert code == 2 and "there are no questions in it" in err
+    (folder / "unknown.txt").write_text(": nowhere\nx1 x2 x3 x4\n")
+    code, out, _ = cli("words", "accuracy", "words.fifu", "unknown.txt", "--json")
+    assert code == 0 and json.loads(out)["total"]["accuracy"] is None
+    code, out, _ = cli("words", "accuracy", "words.fifu", "unknown.txt")
+    assert code == 0 and "%" not in out

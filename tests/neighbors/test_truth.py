@@ -250,3 +250,12 @@ def test_bad_input_is_one_clear_line(files, tmp_path):
         check_ids(np.array([[1, 7]]), 5)
     with pytest.raises(InputError, match="expected ids"):
         check_ids(np.array([[1.0, 7.0]]), 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "style"), [("gt.fbin", None), ("gt.xyz", None), ("gt.npy", "cuvs"), ("gt.ibin", "hdf5")]
+)
+def test_a_name_that_promises_another_kind_of_file_is_refused(files, tmp_path, name, style):
+    with pytest.raises(InputError, match=r"a ground truth of style .* is a .* file, not"):
+        write_truth(*files, tmp_path / name, k=5, metric="l2", style=style)
+    assert not (tmp_path / name).exists()

@@ -9,6 +9,7 @@ import polyvec as pv
 from polyvec.core.errors import InputError
 from polyvec.neighbors import truth_check
 from polyvec.neighbors.distances import TABLE, Convention, conventions_of, from_scores, recast, to_scores
+from polyvec.neighbors.listed import score_listed
 from polyvec.neighbors.metric import Metric
 from polyvec.neighbors.truth import write_truth
 from polyvec.neighbors.truth_check import verify_truth
@@ -153,3 +154,11 @@ def test_the_second_file_of_cuvs_is_checked_too(tmp_path):
         InputError, match="distances are minus inner product, and the layout of cuvs says inner product"
     ):
         verify_truth(ROWS, QUERIES, tmp_path / "groundtruth.neighbors.ibin", metric="ip")
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])
+def test_listed_neighbours_are_scored_by_cosine_at_every_scale(scale):
+    ids, scores = brute_force(ROWS, QUERIES, 5, "cosine")
+    column = pv.Collection.from_arrays(ROWS.astype(np.float64) * scale).vectors
+    found, _ = score_listed(column, QUERIES.astype(np.float64) * scale, ids.astype(np.int64), Metric.COSINE)
+    np.testing.assert_allclose(found, scores, rtol=1e-12)

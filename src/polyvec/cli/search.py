@@ -76,6 +76,8 @@ def command(
             if hits.metric_from.startswith("stated"):
                 note(f"metric: {hits.metric}, {hits.metric_from}")
             _print(base, hits, labels)
+            if not len(hits):
+                note(f"{queries} holds no queries: there is nothing to answer")
         for line in () if json else hits.notes:
             note(f"note: {line}")
 

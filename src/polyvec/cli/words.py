@@ -125,18 +125,24 @@ def accuracy(
     """
     from polyvec.cli.similar import tell
     from polyvec.cli.terminal import print_json, table
+    from polyvec.core.errors import InputError
     from polyvec.finalfusion import Section, load
     from polyvec.finalfusion import accuracy as answer
 
     with load(source, format=source_format, duplicates="first") as model:
         sections = answer(model, _lines(questions))
         tell(model)
+    if not sections:
+        raise InputError(f"{questions}: there are no questions in it; expected lines 'a b c d' under lines ': section'")
     total = Section(
         "total", sum(s.asked for s in sections), sum(s.skipped for s in sections), sum(s.correct for s in sections)
     )
     if json:
         return print_json({"sections": [_section(s) for s in sections], "total": _section(total)})
-    rows = [(s.name or "-", s.asked, s.skipped, s.correct, f"{100 * s.accuracy:.2f}%") for s in (*sections, total)]
+    rows = [
+        (s.name or "-", s.asked, s.skipped, s.correct, f"{100 * s.accuracy:.2f}%" if s.asked else "-")
+        for s in (*sections, total)
+    ]
     print(table(("section", "asked", "skipped", "right", "accuracy"), rows, right=(1, 2, 3, 4)))
     return None
 

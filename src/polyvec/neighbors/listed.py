@@ -20,6 +20,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.formats.truth import DISTANCE_NAMES, ID_NAMES
+from polyvec.kernels.lengths import near_one
 from polyvec.neighbors.base import Base, opened, scorable
 from polyvec.neighbors.distances import KEY, Convention, Floats, held_by, parse_convention, to_scores
 from polyvec.neighbors.metric import Metric, stated_metric
@@ -197,6 +198,8 @@ def _score(column: Column, probes: Floats, ids: NDArray[np.int64], metric: Metri
     wanted, inverse = np.unique(np.maximum(ids, 0), return_inverse=True)
     rows = scorable(column.take(wanted)).astype(np.float64)
     where = inverse.reshape(ids.shape)
+    if metric is Metric.COSINE:
+        rows, probes = near_one(rows), near_one(probes)
     with np.errstate(all="ignore"):
         lengths = np.einsum("ij,ij->i", rows, rows)[where]
         own = np.einsum("ij,ij->i", probes, probes)[:, None]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
@@ -37,9 +38,15 @@ from polyvec.neighbors.scan import Scan, check_queries
 from polyvec.neighbors.search import check_k
 
 STYLES = {"ids": "", "big-ann": "big-ann", "cuvs": "cuvs", "hdf5": "ann-benchmarks"}  # style -> its table of distances
+SUFFIXES = {
+    "ids": (".ibin", ".u32bin", ".ivecs", ".npy"),
+    "big-ann": (".truth", ".gt", ".bin", ".ibin"),
+    "cuvs": (".ibin", ".u32bin"),
+    "hdf5": (".hdf5", ".h5"),
+}
 Floats = NDArray[np.float64]
 SAVE_SECONDS = 20.0  # between saved states: what a kill costs at most
-STATE_BYTES = 16  # of a neighbour: its row and its score
+STATE_BYTES = 24  # of a neighbour: its row, its score and what ranks it among equal scores
 STATE_MAGIC = b"PVTRUTH3"
 
 
@@ -105,13 +112,11 @@ def write_truth(
     """
     started = time.perf_counter()
     target = Path(output)
-    style = style or guess_style(target)
-    if style not in STYLES:
-        raise InputError(f"style {style!r} is unknown; use one of {', '.join(STYLES)}{near(style, STYLES)}")
     if metric is not None:
         parse_metric(metric)
     inputs = [p for side in (base, queries) for p in _paths(side)]
     refuse_inputs(target, inputs)
+    style = _check_style(target, style)
     if not target.parent.is_dir():
         raise InputError(f"{target}: the folder {target.parent} does not exist; create it first")
     state = _State(target.with_name(f".{target.name}.truth-state")) if resume else None
@@ -139,6 +144,21 @@ def write_truth(
         tuple(outputs), len(truth.rows), k, truth.metric, choice.source, convention, rows, resumed,
         time.perf_counter() - started, tuple(notes),
     )  # fmt: skip
+
+
+def _check_style(target: Path, style: str | None) -> str:
+    """The style to write; `InputError` where it is unknown, or the file's name promises something else."""
+    chosen = style or guess_style(target)
+    if chosen not in STYLES:
+        raise InputError(f"style {chosen!r} is unknown; use one of {', '.join(STYLES)}{near(chosen, STYLES)}")
+    suffix = target.suffix.lower()
+    taken = any(suffix in format.suffixes for format in formats.all_formats())
+    if suffix and suffix not in SUFFIXES[chosen] and (taken or style is None):
+        raise InputError(
+            f"{target}: a ground truth of style {chosen} is a {', '.join(SUFFIXES[chosen])} file, not {suffix}; "
+            "rename the output, or choose another style with --style (style=)"
+        )
+    return chosen
 
 
 def guess_style(target: Path) -> str:
