@@ -293,7 +293,8 @@ def test_keys_of_deeper_columns_are_numpys_too() -> None:
     column = ReaderColumn("v", cube.shape, cube.dtype, lambda a, b: cube[a:b])
     for key in ((1, 2, 0, 1), (slice(1, 4), 2), (slice(None), [0, 2], 1), (slice(None), 0, slice(None), [1, 0]),
                 (1, slice(None), [0, 2]), ([1, 2], slice(None), [0, 1]), (..., 1), (slice(None), ..., [0, 1]),
-                ([[0], [1]], [2, 3]), (slice(None), [0, 1], slice(None), [0, 1]), (np.ix_([1, 4], [0, 2]))):  # fmt: skip
+                ([[0], [1]], [2, 3]), (slice(None), [0, 1], slice(None), [0, 1]), (np.ix_([1, 4], [0, 2])),
+                (slice(9, None), [0, 1], [1, 2]), (slice(3, 1), 2, [0, 1])):  # fmt: skip
         assert np.array_equal(column[key], cube[key]), key
         assert column[key].shape == cube[key].shape
     flat = ArrayColumn("n", np.arange(5))

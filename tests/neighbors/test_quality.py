@@ -177,6 +177,13 @@ def test_odd_rows_are_left_out_and_said():
     assert found.skipped_rows == 2 and all(e.failed is None for e in found.entries)
 
 
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
+@pytest.mark.filterwarnings("error")
+def test_rows_that_float32_cannot_hold_are_said_to_be_that(scale):
+    with pytest.raises(InputError, match="in float32, all zero or not finite"):
+        measure_quality(ROWS.astype(np.float64) * scale)
+
+
 def test_an_encoding_that_cannot_be_is_said():
     found = measure_quality(ROWS * np.float32(1e6), encodings=["float16", "bfloat16"], sample_queries=20, k=[1])
     assert "does not fit float16" in found.entries[0].failed and found.entries[1].failed is None

@@ -11,6 +11,7 @@ from polyvec.neighbors import truth_check
 from polyvec.neighbors.distances import TABLE, Convention, conventions_of, from_scores, recast, to_scores
 from polyvec.neighbors.listed import score_listed
 from polyvec.neighbors.metric import Metric
+from polyvec.neighbors.recall import measure_recall
 from polyvec.neighbors.truth import write_truth
 from polyvec.neighbors.truth_check import verify_truth
 
@@ -160,5 +161,32 @@ def test_the_second_file_of_cuvs_is_checked_too(tmp_path):
 def test_listed_neighbours_are_scored_by_cosine_at_every_scale(scale):
     ids, scores = brute_force(ROWS, QUERIES, 5, "cosine")
     column = pv.Collection.from_arrays(ROWS.astype(np.float64) * scale).vectors
-    found, _ = score_listed(column, QUERIES.astype(np.float64) * scale, ids.astype(np.int64), Metric.COSINE)
-    np.testing.assert_allclose(found, scores, rtol=1e-12)
+    found = score_listed(column, QUERIES.astype(np.float64) * scale, ids.astype(np.int64), Metric.COSINE)
+    np.testing.assert_allclose(found.scores, scores, rtol=1e-12)
+
+
+SCALES = (1e-310, 1e-200, 1e-160, 1e-60, 1e-30, 1e-20, 1e20, 1e60, 1e150, 1e200, 1e300)
+
+
+@pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_truth_is_judged_alike_at_every_scale(tmp_path, scale, metric):
+    rows, queries = ROWS.astype(np.float64) * scale, QUERIES[:6].astype(np.float64) * scale
+    ids = brute_force(ROWS.astype(np.float64), QUERIES[:6].astype(np.float64), 12, metric)[0].astype(np.int32)
+    verify_truth(rows, queries, ids, metric=metric)
+    with pytest.raises(InputError, match="not of this base"):
+        verify_truth(rows, queries, changed(pv.Collection.from_arrays(ids), "vectors", 3, 11, 0), metric=metric)
+    at_random = np.argsort(RNG.random((6, 300)), axis=1)[:, :12]
+    plain = measure_recall(at_random, ids, base=ROWS, queries=QUERIES[:6], metric=metric, k=[10])[0].recall
+    assert measure_recall(at_random, ids, base=rows, queries=queries, metric=metric, k=[10])[0].recall == plain < 0.5
+    for name in ("t.hdf5", "t.truth"):
+        write_truth(rows, queries, tmp_path / name, k=12, metric=metric)
+        verify_truth(rows, queries, tmp_path / name)
+
+
+@pytest.mark.parametrize(("scale", "said"), [(1e-30, "below what float32 holds"), (1e30, "beyond what float32 holds")])
+def test_distances_that_float32_cannot_hold_are_said(tmp_path, scale, said):
+    rows = (ROWS * np.float32(scale)).astype(np.float32)
+    receipt = write_truth(rows, rows[:5], tmp_path / "t.truth", k=3, metric="ip")
+    assert said in receipt.notes[0]
+    assert write_truth(ROWS, QUERIES, tmp_path / "plain.truth", k=3, metric="l2").notes == ()

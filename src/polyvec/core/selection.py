@@ -113,7 +113,7 @@ def select(
             return take(np.asarray(wanted))[(np.arange(len(wanted)).reshape(shaped), *inside)]
     chosen = [place for place in inside if not isinstance(place, slice)]
     if len(chosen) > 1 and not all(isinstance(place, int) for place in chosen):
-        return take(np.asarray(wanted))[(slice(None), *inside)]
+        return take(np.asarray(wanted, np.int64))[(slice(None), *inside)]
     pieces = [
         _some(wanted[at : at + step], read, take)[(slice(None), *inside)] for at in range(0, len(wanted), step)
     ] or [np.empty((0, *row_shape), dtype)[(slice(None), *inside)]]

@@ -73,6 +73,7 @@ TABLE: Mapping[str, Mapping[Metric, Convention]] = {
 LABELS = {Metric.L2: "euclidean", Metric.COSINE: "angular", Metric.IP: "dot"}  # ann-benchmarks' `distance`
 KEY = "distances"  # of metadata, where polyvec says what a file holds
 ALL = tuple(Convention)
+LEAST = 2.0**-146  # a few steps of float32 where they are smallest
 
 
 def conventions_of(metric: Metric) -> list[Convention]:
@@ -118,6 +119,18 @@ def from_scores(scores: Floats, convention: Convention) -> NDArray[np.float32]:
         return scores.astype(np.float32)
 
 
+def lost_range(scores: Floats, distances: NDArray[np.float32]) -> list[str]:
+    """What to say of distances that float32 could not hold: which neighbours tie is lost in such a file."""
+    infinite = int(np.count_nonzero(np.isinf(distances) & ~np.isnan(scores)))
+    least = np.finfo(np.float32).smallest_normal
+    vanished = int(np.count_nonzero((np.abs(distances) < least) & (scores != 0) & (np.abs(scores) < least)))
+    return [
+        f"{count} of {distances.size} distances are {what} float32 holds and are {how} in the file; the ids are exact"
+        for count, what, how in ((infinite, "beyond what", "infinity"), (vanished, "below what", "0 or a rest"))
+        if count
+    ]
+
+
 def recast(distances: NDArray[Any], before: Convention, after: Convention) -> NDArray[np.float32]:
     """Distances of one convention in another of the same metric."""
     if before.metric is not after.metric:
@@ -133,8 +146,13 @@ def fitting(distances: NDArray[Any], scores: Floats, slack: Floats, metric: Metr
 
 
 def differing(distances: NDArray[Any], scores: Floats, slack: Floats, convention: Convention) -> NDArray[np.bool_]:
-    """Where stored distances are not these scores. A score that is NaN asks for a NaN or for nothing (-1, infinity)."""
+    """Where stored distances are not these scores. A score that is NaN asks for a NaN or for nothing (-1, infinity).
+
+    Beyond float32's range the stored ones are infinity, or what is left of its digits.
+    """
     with np.errstate(all="ignore"):
         told = to_scores(distances, convention)
         near = np.abs(told - scores) <= slack
+        held, single = from_scores(scores, convention), distances.astype(np.float32)
+        near |= (held == single) | (np.abs(held - single) <= LEAST)
     return np.asarray(~(near | np.isnan(scores)))

@@ -28,6 +28,8 @@ from polyvec.neighbors.scan import check_queries
 
 RELATIVE = 1e-5
 RESOLUTION = 2.0**-22
+ORDINARY = 300  # the largest power of two, up or down, whose squares and products float64 holds with all their digits
+NONE = -(10**6)  # the power of nothing
 GATHER_BYTES = 32 << 20  # rows fetched at once, as float64
 BY_ID = "neighbors_id"  # VectorDBBench's name: these are ids of the base, not row numbers
 
@@ -178,15 +180,36 @@ def look_up(ids: NDArray[Any], own: NDArray[np.int64], label: str) -> NDArray[np
     return rows
 
 
-def score_listed(
-    column: Column, queries: NDArray[Any], ids: NDArray[np.int64], metric: Metric
-) -> tuple[Floats, Floats]:
-    """float64 scores of listed rows, one list a query, and how far a float32 program may be off; NaN for an id of -1."""
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Scores of listed rows, one list a query, in units of 2^`power` of that query; NaN for an id of -1.
+
+    The unit is 1 for values of ordinary size. Of others it keeps what float64 products would lose, so that the order
+    within a list, and how far its scores lie apart, is that of the rows. `slack` is how far a float32 program may be off.
+    """
+
+    scores: Floats
+    slack: Floats
+    power: NDArray[np.int32]  # (queries, 1)
+
+    def cut(self, start: int, stop: int | None = None) -> Scored:
+        """The places `start` to `stop` of every list."""
+        return Scored(self.scores[:, start:stop], self.slack[:, start:stop], self.power)
+
+    def plain(self) -> tuple[Floats, Floats]:
+        """Scores and slack as they are: 0 or infinity where float64 does not reach."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.ldexp(self.scores, self.power), np.ldexp(self.slack, self.power)
+
+
+def score_listed(column: Column, queries: NDArray[Any], ids: NDArray[np.int64], metric: Metric) -> Scored:
+    """float64 scores of listed rows, at any scale of rows and queries."""
     probes = check_queries(queries, metric)
-    scores, slack = np.empty(ids.shape), np.empty(ids.shape)
+    scores, slack, power = np.empty(ids.shape), np.empty(ids.shape), np.empty((len(ids), 1), np.int32)
     for start, stop in _pieces(len(ids), ids.shape[1] * max(1, column.row_shape[0])):
-        scores[start:stop], slack[start:stop] = _score(column, probes[start:stop], ids[start:stop], metric)
-    return scores, slack
+        part = _score(column, probes[start:stop], ids[start:stop], metric)
+        scores[start:stop], slack[start:stop], power[start:stop] = part.scores, part.slack, part.power
+    return Scored(scores, slack, power)
 
 
 def _pieces(queries: int, values: int) -> Iterator[tuple[int, int]]:
@@ -194,33 +217,54 @@ def _pieces(queries: int, values: int) -> Iterator[tuple[int, int]]:
     return ((at, min(at + step, queries)) for at in range(0, queries, step))
 
 
-def _score(column: Column, probes: Floats, ids: NDArray[np.int64], metric: Metric) -> tuple[Floats, Floats]:
+def _score(column: Column, probes: Floats, ids: NDArray[np.int64], metric: Metric) -> Scored:
     wanted, inverse = np.unique(np.maximum(ids, 0), return_inverse=True)
     rows = scorable(column.take(wanted)).astype(np.float64)
     where = inverse.reshape(ids.shape)
-    if metric is Metric.COSINE:
+    power, by, own_by = np.zeros((3, len(ids), 1), np.int32)
+    if metric is Metric.COSINE:  # to which lengths are nothing
         rows, probes = near_one(rows), near_one(probes)
+    else:
+        highest, own_highest = _exponents(rows)[where].max(axis=1, initial=NONE), _exponents(probes)
+        if metric is Metric.L2:
+            highest = own_highest = np.maximum(highest, own_highest)
+        by, own_by = _shifts(highest)[:, None], _shifts(own_highest)[:, None]
+        power = by + own_by
     with np.errstate(all="ignore"):
-        lengths = np.einsum("ij,ij->i", rows, rows)[where]
+        probes = np.ldexp(probes, -own_by)
+        gathered = rows[where] if not by.any() else np.ldexp(rows[where], -by[:, :, None])
+        lengths = np.einsum("qkd,qkd->qk", gathered, gathered)
         own = np.einsum("ij,ij->i", probes, probes)[:, None]
-        gathered = rows[where]
         if metric is Metric.L2:
             scores = ((gathered - probes[:, None, :]) ** 2).sum(axis=2)
             unresolved = own + lengths
         else:
             scores = np.einsum("qkd,qd->qk", gathered, probes)
-            unresolved = np.sqrt(own * lengths)
+            unresolved = np.sqrt(own) * np.sqrt(lengths)
             if metric is Metric.COSINE:
                 scores = np.where(lengths > 0, scores / unresolved, 0.0)
                 unresolved = np.ones(ids.shape)
         slack = RELATIVE * np.abs(scores) + RESOLUTION * unresolved
-    scores[ids < 0] = np.nan
-    return scores, slack
+    sound = np.asarray(np.isfinite(rows).all(axis=1))
+    scores[(ids < 0) | ~sound[where]] = np.nan
+    return Scored(scores, slack, power)
 
 
-def out_of_order(scores: Floats, slack: Floats, metric: Metric) -> NDArray[np.bool_]:
-    """Places whose neighbour is better than the one before, beyond the slack; shape (queries, k - 1)."""
-    keys = -scores if metric is Metric.L2 else scores
+def _exponents(values: Floats) -> NDArray[np.int32]:
+    """The power of two just above each row's largest value; `NONE` for rows of zeros, and those not finite."""
+    peaks = np.abs(values).max(axis=1, initial=0.0)
+    return np.where((peaks > 0) & np.isfinite(peaks), np.frexp(peaks)[1], NONE).astype(np.int32)
+
+
+def _shifts(exponents: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The powers of two to divide by; 0 where squares and products stay in range without."""
+    return np.where((np.abs(exponents) <= ORDINARY) | (exponents == NONE), 0, exponents).astype(np.int32)
+
+
+def out_of_order(scored: Scored, metric: Metric, wider: float = 1) -> NDArray[np.bool_]:
+    """Places whose neighbour is better than the one before, beyond so many times the slack; shape (queries, k - 1)."""
+    keys = -scored.scores if metric is Metric.L2 else scored.scores
+    slack = wider * scored.slack
     with np.errstate(invalid="ignore"):
         return np.asarray(np.diff(keys, axis=1) > slack[:, 1:] + slack[:, :-1])
 
@@ -235,7 +279,7 @@ def in_order_under(column: Column, query: NDArray[Any], ids: NDArray[np.int64], 
     found = []
     for metric in Metric:
         if metric is not but and len(ids) > 2:
-            scores, slack = score_listed(column, query[None], ids[None], metric)
-            if not out_of_order(scores, slack, metric).any():
+            scored = score_listed(column, query[None], ids[None], metric)
+            if not out_of_order(scored, metric).any():
                 found.append(metric)
     return found

@@ -348,12 +348,13 @@ def _queries(job: _Job, queries: Base | None, most: int | None, seed: int) -> _A
     held = np.sort(rng.choice(job.rows, count, replace=False)).astype(np.int64)
     if job.rows < vectors.rows:
         held = np.concatenate([np.arange(start, stop) for start, stop in job.runs])[held]
-    found = scorable(vectors.take(held)).astype(np.float32)
+    with np.errstate(over="ignore"):
+        found = scorable(vectors.take(held)).astype(np.float32)
     good = np.isfinite(found).all(axis=1)
     if job.choice.metric is Metric.COSINE:
         good &= (found != 0).any(axis=1)
     if not good.any():
-        raise InputError("the rows held out as queries are all zero or not finite; give queries")
+        raise InputError("the rows held out as queries are, in float32, all zero or not finite; give queries")
     return _Asked(found[good], held[good], None)
 
 

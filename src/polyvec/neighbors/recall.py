@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
 from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, scorable
-from polyvec.neighbors.listed import Listed, as_rows, listed_in, metric_of, out_of_order, read_scores, score_listed
+from polyvec.neighbors.listed import (
+    Listed,
+    Scored,
+    as_rows,
+    listed_in,
+    metric_of,
+    out_of_order,
+    read_scores,
+    score_listed,
+)
 from polyvec.neighbors.metric import Choice, Metric, choose_metric, parse_metric
 
 USUAL = (1, 10, 100)
@@ -237,17 +246,17 @@ def _keys_from_base(
         found = as_rows(mine, collection, vectors.rows, "the result")
         probes = scorable(asked.to_numpy())
         both = np.concatenate([found, true], axis=1)
-        scores, slack = score_listed(vectors, probes, both, metric)
+        scored = score_listed(vectors, probes, both, metric)
         width = found.shape[1]
-        _check_order(scores[:, width:], slack[:, width:], metric)
-        keys = _keys(scores, metric)
+        _check_order(scored.cut(width), metric)
+        keys = _keys(scored.scores, metric)  # of one unit a query: they are compared within it alone
         keys = np.where(np.isnan(keys), -np.inf, keys)
         return found, true, keys[:, :width], keys[:, width:]
 
 
-def _check_order(scores: NDArray[np.float64], slack: NDArray[np.float64], metric: Metric) -> None:
+def _check_order(scored: Scored, metric: Metric) -> None:
     """A truth of this base lists its rows best first; one of another base does not."""
-    wrong = out_of_order(scores, slack, metric).any(axis=1)
+    wrong = out_of_order(scored, metric).any(axis=1)
     if wrong.mean() > 0.1:
         query = int(np.flatnonzero(wrong)[0])
         raise InputError(

@@ -32,7 +32,7 @@ from polyvec.core.space import demand_space
 from polyvec.formats import near
 from polyvec.kernels.checksum import crc32
 from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, row_blocks, scorable
-from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores
+from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores, lost_range
 from polyvec.neighbors.metric import Choice, Metric, choose_metric, parse_metric
 from polyvec.neighbors.scan import Scan, check_queries
 from polyvec.neighbors.search import check_k
@@ -133,7 +133,7 @@ def write_truth(
             )
         notes = list(choice.notes)
         with opened(base) as (collection, vectors), opened_queries(queries) as (_, asked):
-            outputs, convention = _write(truth, target, style, vectors, asked, choice.metric)
+            outputs, convention = _write(truth, target, style, vectors, asked, choice.metric, notes)
             rows = vectors.rows
             if collection.ids is not None:
                 notes.append("the base has ids of its own; the truth lists row numbers, as such files do")
@@ -275,9 +275,9 @@ def _digest(data: bytes) -> bytes:
 
 
 def _write(
-    truth: Truth, target: Path, style: str, vectors: Column, asked: Column, metric: Metric
+    truth: Truth, target: Path, style: str, vectors: Column, asked: Column, metric: Metric, notes: list[str]
 ) -> tuple[list[str], str | None]:
-    """Write the files; their names, and what the distances in them are."""
+    """Write the files; their names, and what the distances in them are. `notes` take what they could not hold."""
     from polyvec.verbs.convert import write
 
     limit = 2**31 if style != "hdf5" else 2**63
@@ -293,6 +293,7 @@ def _write(
         return [str(target)], None
     convention = TABLE[STYLES[style]][metric]
     near = truth.distances(convention)
+    notes += lost_range(truth.scores, near)
     about[KEY] = convention.value
     if style == "big-ann":
         write(target, {"ids": ids, "distances": near}, format="truth", measure=False, metadata=about)

@@ -18,9 +18,10 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, scorable
-from polyvec.neighbors.distances import Convention, Floats, conventions_of, differing, from_scores
+from polyvec.neighbors.distances import Convention, conventions_of, differing, fitting, from_scores
 from polyvec.neighbors.listed import (
     Listed,
+    Scored,
     as_rows,
     in_order_under,
     listed_in,
@@ -87,16 +88,14 @@ def verify_truth(
         rows = as_rows(listed, collection, vectors.rows, "the ground truth")
         _refuse_repeated(rows)
         probes = scorable(asked.to_numpy())
-        scores, slack = score_listed(vectors, probes, rows, choice.metric)
-        _refuse_disorder(vectors, probes, rows, scores, slack, choice.metric)
-        convention = None if listed.distances is None else _check_distances(listed, scores, slack, choice.metric)
+        scored = score_listed(vectors, probes, rows, choice.metric)
+        _refuse_disorder(vectors, probes, rows, scored, choice.metric)
+        convention = None if listed.distances is None else _check_distances(listed, scored, choice.metric)
         some = spread(len(rows), _affordable(vectors, len(rows)) if sample is None else sample)
         exact = compute_truth(
             vectors, probes[some], k=rows.shape[1], metric=choice.metric, threads=threads, progress=progress
         )
-        _compare(
-            vectors, probes[some], rows[some], scores[some], slack[some], exact.rows, exact.scores, some, choice.metric
-        )
+        _compare(vectors, probes[some], rows[some], exact.rows, some, choice.metric)
         return TruthCheck(
             listed.label, choice.word, source, len(rows), rows.shape[1], len(some),
             None if convention is None else convention.value, choice.notes,
@@ -117,11 +116,12 @@ def _refuse_repeated(rows: NDArray[np.int64]) -> None:
 
 
 def _refuse_disorder(
-    vectors: Column, probes: NDArray[Any], rows: NDArray[np.int64], scores: Floats, slack: Floats, metric: Metric
+    vectors: Column, probes: NDArray[Any], rows: NDArray[np.int64], scored: Scored, metric: Metric
 ) -> None:
-    wrong = out_of_order(scores, slack, metric)
+    wrong = out_of_order(scored, metric)
     if wrong.any():
         query, place = map(int, np.argwhere(wrong)[0])
+        scores, _ = scored.plain()
         raise InputError(
             f"the ground truth is not of this base under {metric.word}: for query {query}, place {place + 1} (row "
             f"{int(rows[query, place + 1])}, score {scores[query, place + 1]:.6g}) is nearer than place {place} (row "
@@ -135,10 +135,11 @@ def _hint(vectors: Column, probe: NDArray[Any], rows: NDArray[np.int64], metric:
     return f"; under {' and '.join(m.word for m in others)} its list is in order" if others else ""
 
 
-def _check_distances(listed: Listed, scores: Floats, slack: Floats, metric: Metric) -> Convention:
+def _check_distances(listed: Listed, scored: Scored, metric: Metric) -> Convention:
     """The convention that the stored distances have; an InputError where it is none, or not the file's own."""
     assert listed.distances is not None
-    fits = [c for c in conventions_of(metric) if not differing(listed.distances, scores, slack, c).any()]
+    scores, slack = scored.plain()
+    fits = fitting(listed.distances, scores, slack, metric)
     expected = listed.expected(metric)
     if not fits:
         against = (expected or conventions_of(metric))[0]
@@ -161,14 +162,19 @@ def _who(listed: Listed) -> str:
 
 
 def _compare(
-    vectors: Column, probes: NDArray[Any], rows: NDArray[np.int64], scores: Floats, slack: Floats,
-    true_rows: NDArray[np.int64], true_scores: Floats, queries: NDArray[np.int64], metric: Metric,
+    vectors: Column, probes: NDArray[Any], rows: NDArray[np.int64], true_rows: NDArray[np.int64],
+    queries: NDArray[np.int64], metric: Metric,
 ) -> None:  # fmt: skip
+    width = rows.shape[1]
+    # Both in one list, so that they are in one unit.
+    both = score_listed(vectors, probes, np.concatenate([rows, true_rows], axis=1), metric)
+    mine, true = both.cut(0, width), both.cut(width)
     with np.errstate(invalid="ignore"):
-        near = np.abs(scores - true_scores) <= slack
-    wrong = ~(near | (np.isnan(scores) & np.isnan(true_scores)))
+        near = np.abs(mine.scores - true.scores) <= mine.slack
+    wrong = ~(near | (np.isnan(mine.scores) & np.isnan(true.scores)))
     if wrong.any():
         at, place = map(int, np.argwhere(wrong)[0])
+        scores, true_scores = mine.plain()[0], true.plain()[0]
         raise InputError(
             f"the ground truth is not of this base under {metric.word}: for query {int(queries[at])}, place {place}, it "
             f"names row {int(rows[at, place])} (score {scores[at, place]:.6g}), the exact neighbour is row "

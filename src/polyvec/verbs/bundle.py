@@ -186,11 +186,12 @@ def settle_distances(
     notes = []
     for wider in (1, WIDER):
         for one in () if found else tried:
-            scores, slack = score_listed(base, asked, listed, one)
-            ordered = not out_of_order(scores, wider * slack, one).any()
+            scored = score_listed(base, asked, listed, one)
+            ordered = not out_of_order(scored, one, wider).any()
             if told is None and ordered:
                 found.append((one, None))
             elif told is not None and ordered:
+                scores, slack = scored.plain()
                 found += [(one, convention) for convention in fitting(told, scores, wider * slack, one)]
             if found and wider > 1:
                 notes = ["the truth was made of slightly other rows than this base, a compressed copy perhaps"]
@@ -210,8 +211,8 @@ def settle_distances(
         notes.append(f"distances ({goal}) were computed from base and queries; the truth has none")
 
         def compute(start: int, stop: int) -> Array:
-            scores, _ = score_listed(base, scorable(queries[start:stop]), ids[start:stop].astype(np.int64), chosen)
-            return from_scores(scores, goal)
+            scored = score_listed(base, scorable(queries[start:stop]), ids[start:stop].astype(np.int64), chosen)
+            return from_scores(scored.plain()[0], goal)
 
         columns["distances"] = ReaderColumn("distances", ids.shape, np.dtype("<f4"), compute)
         return chosen, None, notes
