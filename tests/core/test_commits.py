@@ -138,7 +138,7 @@ def test_an_error_at_any_moment_leaves_the_old_set_or_the_new(tmp_path: Path, na
             except OSError as error:
                 failed = error
         number = read_set(target)
-        assert number == 2 or failed is not None
+        assert (number == 1) == (failed is not None), "it failed and is done, or it did not fail and is not done"
         assert failed is None or TEMP_SUFFIX not in str(failed)
         assert pv.verify(target).ok
         if number == 1:
@@ -159,7 +159,7 @@ def test_a_folder_that_fails_for_good_still_reads_as_the_new_set(tmp_path: Path)
         real(source, destination)
 
     with mock.patch.object(os, "replace", failing):
-        with pytest.raises(OSError, match=r"a\.fbin") as caught:
+        with pytest.raises(OSError, match=r"the new file is complete.*input/output error.*a\.fbin") as caught:
             write_set(target, 2)
         assert TEMP_SUFFIX not in str(caught.value)
         assert read_set(target) == 2
@@ -268,6 +268,39 @@ def test_another_users_journal_in_a_shared_folder_is_not_followed(tmp_path: Path
         assert exists(tmp_path / "a")
         sweep(tmp_path / "a")
         assert (tmp_path / "a").read_bytes() == b"old"
+
+
+def test_who_may_read_the_files_may_read_the_journal(tmp_path: Path) -> None:
+    target = tmp_path / "a.fbin"
+    write_set(target, 1)
+    target.chmod(0o640)
+    narrow = os.umask(0o077)
+    try:
+        killed_at("replace", 2, lambda: write_set(target, 2))
+    finally:
+        os.umask(narrow)
+    assert (tmp_path / JOURNAL).stat().st_mode & 0o777 == 0o644  # the records and ids are as they were: for everybody
+
+
+def test_a_journal_that_cannot_be_read_for_a_moment_is_not_lost(tmp_path: Path) -> None:
+    target = tmp_path / "a.fbin"
+    write_set(target, 1)
+    killed_at("replace", 3, lambda: write_set(target, 2))
+    real = os.open
+
+    def failing(path: Any, *arguments: Any, **named: Any) -> int:
+        if os.fspath(path).endswith(JOURNAL):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return real(path, *arguments, **named)
+
+    with mock.patch.object(os, "open", failing):
+        with pytest.raises(OSError, match="Input/output error"):
+            pv.open(target)
+        with pytest.raises(OSError, match="Input/output error"):
+            write_set(tmp_path / "b.fbin", 3)
+    assert read_set(target) == 2
+    write_set(tmp_path / "b.fbin", 3)
+    assert read_set(target) == 2
 
 
 def test_a_file_that_somebody_puts_there_afterwards_stays(tmp_path: Path) -> None:

@@ -13,9 +13,12 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from polyvec.core.errors import FormatError
@@ -121,6 +124,10 @@ class Commit:
         self._proof, fd = create_temp(self.files[-1].target)
         try:
             write_all(fd, memoryview(journal.to_bytes()), 0)
+            # Whoever may read one of the files must be able to follow: they may have another mode than the umask gives.
+            modes = [stat.S_IMODE(file.temp.stat().st_mode) for file in self.files]
+            with contextlib.suppress(OSError):
+                os.fchmod(fd, reduce(or_, modes, stat.S_IMODE(os.fstat(fd).st_mode)) & 0o666)
             if self.durable:
                 os.fsync(fd)
         finally:
@@ -129,12 +136,23 @@ class Commit:
             self._proof.replace(self.folder / JOURNAL)
             self._sync()
             carry_out(self.folder, journal, durable=self.durable, live=True)
-        except BaseException:
+        except BaseException as error:
+            if self._proof.exists():
+                raise
             # An interrupt, or a disk that fails for a moment: go on as far as it goes.
-            if not self._proof.exists():
-                with contextlib.suppress(OSError):
-                    carry_out(self.folder, journal, durable=self.durable, live=True)
-            raise
+            try:
+                carry_out(self.folder, journal, durable=self.durable, live=True)
+            except OSError as failed:
+                if not isinstance(error, OSError):
+                    raise error from None
+                raise OSError(
+                    failed.errno,
+                    f"the new file is complete and polyvec reads it, but it could not be renamed to its name "
+                    f"({(failed.strerror or str(failed)).lower()}); the next write to this folder tries again",
+                    str(self.files[-1].target),
+                ) from None
+            if not isinstance(error, OSError):
+                raise
 
     def _sync(self) -> None:
         if self.durable:

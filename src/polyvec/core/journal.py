@@ -118,16 +118,31 @@ def read_trusted(path: str) -> bytes | None:
     """The bytes of a journal; None where there is none, or where its owner has no right to what it says."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # nearly always: there is none
+    except FileNotFoundError:  # nearly always
+        return None
+    except OSError:
+        # One that counts must not be passed over: the files may be half of one set and half of another.
+        if _is_there(path):
+            raise
         return None
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES or not _may(found.st_uid, Path(path).parent):
+        if not _counts(os.fstat(fd), path):
             return None
         with os.fdopen(fd, "rb", closefd=False) as file:
             return file.read(MAX_BYTES)
     finally:
         os.close(fd)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return _counts(os.lstat(path), path)
+    except OSError:
+        return False
+
+
+def _counts(found: os.stat_result, path: str) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES and _may(found.st_uid, Path(path).parent)
 
 
 def _may(owner: int, folder: Path) -> bool:
