@@ -20,6 +20,7 @@ from polyvec.core.files import Source
 from polyvec.core.journal import JOURNAL
 from polyvec.core.sinks import HASH_STEP, TEMP_SUFFIX, Sink, sweep
 from polyvec.kernels.filecasts import Cast
+from polyvec.testing.atomicity import contents
 
 
 def names(folder: Path) -> list[str]:
@@ -200,6 +201,14 @@ def test_targets_that_cannot_be_are_refused(tmp_path: Path) -> None:
             Sink(target, **options)
         assert "\n" not in str(caught.value)
     assert names(tmp_path) == ["there"]
+
+
+def test_a_folder_that_may_be_written_and_not_listed_is_written(tmp_path: Path) -> None:
+    denied = PermissionError(13, "Permission denied", str(tmp_path))
+    with mock.patch.object(os, "scandir", side_effect=denied), Sink(tmp_path / "x.bin") as sink:
+        sink.write(b"new")
+        sink.sibling("x.bin.ids").write(b"too")
+    assert contents(tmp_path) == {"x.bin": b"new", "x.bin.ids": b"too"}
 
 
 def test_a_living_writers_file_is_not_swept(tmp_path: Path) -> None:

@@ -219,7 +219,8 @@ def sweep(target: Path) -> list[Path]:
     swept = []
     with folder_lock(target.parent):
         roll_forward(target.parent)
-        with os.scandir(target.parent) as entries:
+        found: list[Path] = []
+        with contextlib.suppress(PermissionError), os.scandir(target.parent) as entries:  # or it may not be listed
             found = [Path(entry.path) for entry in entries if ours.fullmatch(entry.name)]
         for path in found:
             try:
