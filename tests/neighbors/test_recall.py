@@ -42,6 +42,24 @@ def test_equal_neighbours_are_interchangeable():
     )
 
 
+def test_what_a_result_says_of_its_distances_makes_no_hits_of_other_rows():
+    rng = np.random.default_rng(4)
+    rows, queries = rng.standard_normal((500, 8)), rng.standard_normal((20, 8))
+    distances = ((rows[None] - queries[:, None]) ** 2).sum(axis=2)
+    order = np.argsort(distances, axis=1)
+    true = {"ids": order[:, :10], "distances": np.take_along_axis(distances, order, 1)[:, :10].astype(np.float32)}
+    others = {"ids": order[:, 200:210]}
+    for shrunk in (0.0, 0.9):  # nothing computed at all; the distances of a compressed copy
+        others["distances"] = (shrunk * true["distances"]).astype(np.float32)
+        found = measure_recall(
+            pv.Collection.from_arrays(others), pv.Collection.from_arrays(true), metric="l2", k=[1, 10]
+        )
+        assert [one.recall for one in found] == [0, 0]
+        assert any("they are approximations and make no ties" in note for note in found.notes)
+    same = measure_recall(pv.Collection.from_arrays(true), pv.Collection.from_arrays(true), metric="l2", k=[10])
+    assert same[0].recall == 1 and not any("approximations" in note for note in same.notes)
+
+
 def test_by_default_the_usual_ks_that_both_list_are_measured():
     ids = np.tile(np.arange(20), (3, 1))
     assert [one.k for one in measure_recall(ids, ids)] == [1, 10]
@@ -59,7 +77,8 @@ def test_files_of_different_conventions_compare_by_the_same_distance():
     truth = arrays([[0, 1, 2]], [[1.0, 2.0, 3.0]], distance="euclidean")
     result = arrays([[0, 7, 8]], [[1.0, 4.0, 9.1]], distances="squared euclidean")
     found = measure_recall(result, truth, k=[1, 2, 3])
-    assert [r.recall for r in found] == [1.0, 1.0, pytest.approx(2 / 3)]  # 7 is as near as 1, 8 is farther than 2
+    # 7 is as near as 1 at 2; no exact truth leaves it out of the first 3, and 8 is farther than 2.
+    assert [r.recall for r in found] == [1.0, 1.0, pytest.approx(1 / 3)]
     assert (found.metric, found.metric_from) == ("l2", "stated by the truth")
     near = arrays([[0, 7]], [[0.1, 0.3]], distance="angular")
     cosines = arrays([[0, 1]], [[0.9, 0.7]], metric="cosine", distances="cosine")

@@ -3,7 +3,9 @@
 A result's id is a hit at k when it is among the true first k, or when its distance is no worse than the k-th true
 distance: which of several equal neighbours a program names is chance. Distances come from the truth itself (its
 places beyond k), from the result, or from the base and the queries; files' distances are brought to one convention
-first (`distances`), so a truth in Euclidean distances and a result in squared ones compare.
+first (`distances`), so a truth in Euclidean distances and a result in squared ones compare. What a result says of its
+own distances makes a tie only where it equals the k-th: one that is better, of a row that the truth does not list, is
+no distance of that row, but what a compressed index took for it.
 """
 
 from __future__ import annotations
@@ -124,8 +126,10 @@ def measure_recall(
         if mine.distances is not None:
             scores, said = read_scores(mine, choice.metric)
             found_keys, notes = _keys(scores, choice.metric), [*notes, *said]
+            notes += _doubts(found, true, found_keys, true_keys, choice.metric, mine.label)
     used = None if choice is None else choice.metric
-    recalls = tuple(recall_at(one_k, found, true, found_keys, true_keys, used) for one_k in k)
+    told = base is None or queries is None
+    recalls = tuple(recall_at(one_k, found, true, found_keys, true_keys, used, told=told) for one_k in k)
     if choice is None:
         return RecallReport(recalls, None, None, tuple(notes))
     return RecallReport(recalls, choice.word, source or choice.source, tuple(notes))
@@ -153,9 +157,12 @@ def _keys(scores: NDArray[np.float64], metric: Metric) -> NDArray[np.float64]:
 def recall_at(
     k: int, found: NDArray[np.int64], true: NDArray[np.int64],
     found_keys: NDArray[np.float64] | None = None, true_keys: NDArray[np.float64] | None = None,
-    metric: Metric | None = None,
+    metric: Metric | None = None, *, told: bool = False,
 ) -> Recall:  # fmt: skip
-    """Recall at k of ids against true ids; keys (higher is better) make it fair to ties."""
+    """Recall at k of ids against true ids; keys (higher is better) make it fair to ties.
+
+    With `told` the found keys are the result's own word: a better one than the k-th true key proves nothing.
+    """
     mine, goal = found[:, :k], true[:, :k]
     real = mine >= 0
     # A repeated id counts once: the first of it.
@@ -167,11 +174,12 @@ def recall_at(
     plain = real & _among(mine, goal)
     hit = plain
     if true_keys is not None:
-        allowed = _least_key(true_keys[:, k - 1 : k], true[:, k - 1 : k], metric)
+        allowed, most = _tie_range(true_keys[:, k - 1 : k], true[:, k - 1 : k], metric)
         with np.errstate(invalid="ignore"):
             hit = hit | (real & _among(mine, np.where(true_keys >= allowed, true, -1)))
             if found_keys is not None:
-                hit = hit | (real & (found_keys[:, :k] >= allowed))
+                keys = found_keys[:, :k]
+                hit = hit | (real & (keys >= allowed) & ((keys <= most) | (not told)))
     hits = np.minimum(hit.sum(axis=1), k)
     ties = int(np.maximum(hits - plain.sum(axis=1), 0).sum())
     shares = hits / k
@@ -180,13 +188,32 @@ def recall_at(
     return Recall(k, mean, low, high, len(true), int((shares == 1).sum()), ties)
 
 
-def _least_key(limit: NDArray[np.float64], ids: NDArray[np.int64], metric: Metric | None) -> NDArray[np.float64]:
-    """The key from which a neighbour is as near as the k-th; NaN, which nothing reaches, where there is no k-th."""
+def _doubts(
+    found: NDArray[np.int64], true: NDArray[np.int64], found_keys: NDArray[np.float64], true_keys: NDArray[np.float64],
+    metric: Metric, label: str,
+) -> list[str]:  # fmt: skip
+    """A note where a result's distances cannot be those of its rows: better than the last true one, and not listed."""
+    _, most = _tie_range(true_keys[:, -1:], true[:, -1:], metric)
+    with np.errstate(invalid="ignore"):
+        wrong = int(np.count_nonzero((found >= 0) & (found_keys > most) & ~_among(found, true)))
+    if not wrong:
+        return []
+    return [
+        f"{wrong} distances of {label} are nearer than the truth's last and of ids that it does not list: they are "
+        "approximations and make no ties; name the base and the queries to compare the rows themselves"
+    ]
+
+
+def _tie_range(
+    limit: NDArray[np.float64], ids: NDArray[np.int64], metric: Metric | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The keys between which a neighbour is as near as the k-th; NaN, which nothing reaches, where there is no k-th."""
     with np.errstate(invalid="ignore"):
         slack = TIE * np.abs(limit)
         if metric is Metric.COSINE:  # near 1 a relative slack would make neighbours of all directions equal
             slack = TIE * np.abs(1 - limit) + TIE_COSINE
-        return np.where((ids >= 0) & np.isfinite(limit), limit - slack, np.nan)
+        there = (ids >= 0) & np.isfinite(limit)
+        return np.where(there, limit - slack, np.nan), np.where(there, limit + slack, np.nan)
 
 
 def _among(ids: NDArray[np.int64], listed: NDArray[np.int64]) -> NDArray[np.bool_]:
