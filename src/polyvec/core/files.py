@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import FormatError, Replaced, Truncated
-from polyvec.core.journal import is_file, locate, open_named
+from polyvec.core.journal import absent, is_file, locate, open_named
 from polyvec.kernels.filecasts import Cast, read_cast
 from polyvec.kernels.paths import default_threads
 from polyvec.kernels.pieces import read_all
@@ -85,6 +85,9 @@ class Source:
     @property
     def suffix(self) -> str:
         """The lower-case suffix that names the kind; ``.crop_nb_N``, a cut download's mark, is passed over."""
+        if "crop_nb_" not in self.name:
+            _, dot, last = self.name.rpartition(".")
+            return f".{last.lower()}" if dot else ""
         parts = self.name.split(".")
         while len(parts) > 1 and parts[-1].startswith("crop_nb_"):
             parts.pop()
@@ -184,10 +187,13 @@ class Source:
         """
         if self.path is None:
             return None
+        if self._linked is None:
+            self._linked = self.path.is_symlink()
+        folder, slash, _ = os.fspath(self.path).rpartition("/")
+        if not self._linked and absent(f"{folder}{slash}{name}"):
+            return None
         other = self.path.with_name(name)
         if not is_file(other):
-            if self._linked is None:
-                self._linked = self.path.is_symlink()
             if not self._linked or not name.startswith(self.name):
                 return None
             real = Path(os.path.realpath(self.path))

@@ -217,6 +217,11 @@ def locate(path: Path) -> Path | None:
     return path if path.exists() else None
 
 
+def absent(text: str) -> bool:
+    """Whether a path names nothing and no commit is under way beside it: asked a dozen times at every open."""
+    return read_journal(os.path.dirname(text) or ".") is None and _mode(text) is None  # noqa: PTH120
+
+
 def _mode(text: str) -> int | None:
     try:
         return os.lstat(text).st_mode
@@ -233,7 +238,7 @@ def exists(path: str | os.PathLike[str]) -> bool:
 
 def is_file(path: str | os.PathLike[str]) -> bool:
     """Whether a path names a plain file."""
-    found = locate(Path(path))
+    found = locate(path if isinstance(path, Path) else Path(path))
     return found is not None and found.is_file()
 
 
