@@ -87,3 +87,13 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(pv.MissingExtra, match=r"pip install 'polyvec\[arrow\]'"):
         pv.open(tmp_path / "x.arrow")
+
+
+def test_records_of_views_of_text_are_taken_by_row(tmp_path: Path) -> None:
+    """As polars writes them; Arrow has no way to take single ones of such an array."""
+    pl = pytest.importorskip("polars")
+    texts = [f"a text of more than twelve bytes, {row}" for row in range(6)]
+    frame = pl.DataFrame({"embedding": pl.Series(vectors(6, 4)), "text": texts, "bytes": [b"x"] * 6})
+    frame.write_ipc(tmp_path / "a.arrow")
+    with pv.open(tmp_path / "a.arrow") as found:
+        assert list(found.take([4, 1]).records) == [{"text": texts[row], "bytes": "78"} for row in (4, 1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import sys
 import types
 from pathlib import Path
@@ -112,6 +114,8 @@ FRAMES = {
     "stream": lambda: pa.RecordBatchReader.from_batches(arrow_table().schema, arrow_table().to_batches(max_chunksize=4)),
     "chunks": lambda: pa.concat_tables([arrow_table().slice(0, 5), arrow_table().slice(5)]),
     "categories": lambda: arrow_table().set_column(1, "title", pa.array(TITLES).dictionary_encode()),
+    "polars categories": lambda: FRAMES["polars"]().with_columns(pl.col("title").cast(pl.Categorical)),
+    "polars enums": lambda: FRAMES["polars"]().with_columns(pl.col("title").cast(pl.Enum(TITLES))),
 }  # fmt: skip
 
 
@@ -221,3 +225,56 @@ def test_a_pandas_frame_is_known_by_its_module(tmp_path: Path, monkeypatch) -> N
     pv.write(tmp_path / "a.fbin", frame())
     with back(tmp_path / "a.fbin") as found:
         assert list(found.ids) == TITLES and found.records[1] == {"title": "title 1", "year": 1}
+
+
+@pytest.mark.parametrize(("start", "step", "kept"), [(0, 1, None), (10, 1, True), (0, 2, True)])
+def test_the_range_that_some_rows_of_a_pandas_frame_keep_is_an_index_of_its_own(
+    monkeypatch, start: int, step: int, kept: bool | None
+) -> None:
+    from polyvec.writing import tables
+
+    table = types.SimpleNamespace(from_pandas=lambda value, preserve_index: preserve_index)
+    monkeypatch.setattr(tables, "arrow", lambda: types.SimpleNamespace(Table=table))
+    frame = types.SimpleNamespace(index=types.SimpleNamespace(start=start, step=step))
+    assert tables._from_pandas(frame) is kept
+
+
+def test_an_index_without_a_name_is_ids_or_nothing(tmp_path: Path, monkeypatch) -> None:
+    from polyvec.writing import tables
+
+    frame = type("DataFrame", (), {"__module__": "pandas.core.frame", "columns": ["embedding"]})
+    made = arrow_table().append_column("__index_level_0__", pa.array(range(0, 18, 2)))
+    made = made.replace_schema_metadata({b"pandas": b'{"index_columns": ["__index_level_0__"]}'})
+    for name, given, ids in (("a", made, "d1"), ("b", made.drop_columns(["id"]), 2)):
+        monkeypatch.setattr(tables, "_from_pandas", lambda value, given=given: given)
+        pv.write(tmp_path / f"{name}.fbin", frame())
+        with back(tmp_path / f"{name}.fbin") as found:
+            assert found.ids[1] == ids and found.records[1] == {"title": "title 1", "year": 1}
+
+
+def test_some_rows_of_a_real_pandas_frame_keep_their_numbers_as_ids(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"embedding": list(ROWS), "year": range(9)})
+    for name, chosen in (("a", frame[::2]), ("b", frame[frame.year % 2 == 0]), ("c", frame.iloc[[0, 2, 4, 6, 8]])):
+        pv.write(tmp_path / f"{name}.fbin", chosen)
+        with back(tmp_path / f"{name}.fbin") as found:
+            assert found.ids[:].tolist() == [0, 2, 4, 6, 8] and found.records[1] == {"year": 2}
+
+
+@pytest.mark.parametrize("suffix", [".fbin", ".h5", ".cvc", ".parquet", ".arrow", ".safetensors"])
+def test_records_and_metadata_of_numpy_and_of_times_are_kept_as_json_has_them(tmp_path: Path, suffix: str) -> None:
+    when = datetime.datetime(2024, 2, 29, 12, 30)
+    record = {
+        "a": np.float32(1.5), "b": np.int64(3), "c": when, "d": when.date(), "e": decimal.Decimal("1.10"),
+        "f": np.datetime64("2024-02-29T12:30:00.000000001"), "g": np.arange(2), "h": np.True_,
+    }  # fmt: skip
+    plain = {
+        "a": 1.5, "b": 3, "c": "2024-02-29T12:30:00", "d": "2024-02-29", "e": "1.10",
+        "f": "2024-02-29T12:30:00.000000001", "g": [0, 1], "h": True,
+    }  # fmt: skip
+    pv.write(tmp_path / f"a{suffix}", ROWS, records=[record] * 9, metadata={"made": when, "size": np.int64(9)})
+    with back(tmp_path / f"a{suffix}") as found:
+        assert found.records[4] == plain
+        assert found.metadata["made"] == "2024-02-29T12:30:00" and found.metadata["size"] == 9
+    with pytest.raises(pv.InputError, match=r"JSON|cannot be written"):
+        pv.write(tmp_path / f"b{suffix}", ROWS, records=[{"a": object()}] * 9)

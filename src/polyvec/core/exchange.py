@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from polyvec.core.errors import InputError, LossyConversion, MissingExtra
+from polyvec.core.plain import json_default
 from polyvec.core.vocab import Strings
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class TablePlan:
             "texts": list(self.texts), "has_records": collection.records is not None, "metadata": collection.metadata,
         }  # fmt: skip
         try:
-            return json.dumps(said, ensure_ascii=False).encode("utf-8")
+            return json.dumps(said, ensure_ascii=False, default=json_default).encode("utf-8")
         except (TypeError, ValueError) as error:
             raise InputError(f"the metadata cannot be written: {error}") from None
 
@@ -226,6 +227,9 @@ def _strings(strings: Strings, start: int, stop: int) -> Any:
     return arrow().array(strings[start:stop], "string")
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=json_default)
+
+
 def _fields(collection: Collection, plan: TablePlan, schema: Any, start: int, stop: int) -> list[Any]:
     pa = arrow()
     assert collection.records is not None
@@ -234,7 +238,7 @@ def _fields(collection: Collection, plan: TablePlan, schema: Any, start: int, st
     for name, key in plan.records.items():
         if name in plan.texts:
             try:
-                values: list[Any] = [json.dumps(r[key], ensure_ascii=False) if key in r else None for r in records]
+                values: list[Any] = [_ENCODER.encode(r[key]) if key in r else None for r in records]
             except (TypeError, ValueError) as error:
                 raise InputError(f"the record field {key!r} cannot be written: {error}") from None
         else:

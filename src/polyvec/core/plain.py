@@ -1,15 +1,18 @@
-"""Plain values: what records and ids hold, as JSON, JavaScript and people read them."""
+"""Plain values: what records, ids and metadata hold, as files, JavaScript and people read them."""
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyvec.core.records import Record
+if TYPE_CHECKING:
+    from polyvec.core.records import Record
 
 MOST_EXACT = 2**53 - 1  # whole numbers beyond this are rounded by JavaScript
 
@@ -29,10 +32,38 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
-def plain(value: Any) -> Any:
-    """A value JSON and JavaScript can hold: NumPy scalars as Python's, NaN as null, large integers and the rest as text."""
+def stored(value: Any) -> Any:
+    """A value as files hold it: JSON's kinds, times and decimals as text, bytes as hex."""
+    if isinstance(value, Mapping):
+        return {str(key): stored(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [stored(inner) for inner in value]
+    if isinstance(value, np.ndarray):
+        return stored(value.tolist())
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return str(value)  # whose item is a bare count of nanoseconds
     if isinstance(value, np.generic):
-        value = value.item()
+        return item if isinstance(item := value.item(), np.generic) else stored(item)
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, (decimal.Decimal, datetime.timedelta)):
+        return str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).hex()
+    return value
+
+
+def json_default(value: Any) -> Any:
+    """What an encoder of JSON writes for a kind it does not know: the value as files hold it, or `TypeError`."""
+    found = stored(value)
+    if found is value or isinstance(found, np.generic):  # also what Python has no number for
+        raise TypeError(f"{type(value).__name__} {str(value)[:40]!r}")
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value JSON and JavaScript can hold: as `stored`, NaN as null, large integers and the rest as text."""
+    value = value if isinstance(value, (Mapping, list, tuple, np.ndarray)) else stored(value)
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.files import Source
+from polyvec.core.plain import json_default, stored
 from polyvec.core.selection import Rows, bounds, one_row, row_numbers
 from polyvec.core.strict_json import parse_json, parse_lines, parse_plain
 
@@ -110,7 +111,8 @@ class ColumnRecords(Records):
     def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         names = list(self.columns)
         for row in range(start, stop):
-            yield {name: _plain(self.columns[name][row]) for name in names}
+            found = ((name, self.columns[name][row]) for name in names)
+            yield {name: stored(value) if isinstance(value, np.generic) else value for name, value in found}
 
 
 class ListRecords(Records):
@@ -345,12 +347,7 @@ def encode_record(record: Record) -> bytes:
         ) from None
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """A NumPy scalar as the Python value JSON can hold."""
-    return value.item() if isinstance(value, np.generic) else value
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=json_default)
 
 
 def as_records(value: Any) -> Records | None:

@@ -22,6 +22,7 @@ from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
 from polyvec.core.hashing import DIGEST
 from polyvec.core.journal import is_file
+from polyvec.core.plain import json_default
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
@@ -121,7 +122,8 @@ def _integers(ids: Column) -> Iterator[bytes]:
 
 def _json(value: Any, indent: int | None = None) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False).encode("utf-8")
+        text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False, default=json_default)
+        return text.encode("utf-8")
     except (TypeError, ValueError) as error:
         raise InputError(
             f"a record or metadata cannot be kept beside the output as JSON: {error}; use --no-sidecar (sidecar=False)"

@@ -42,6 +42,7 @@ from polyvec.core.errors import (
 from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
+from polyvec.core.plain import json_default
 from polyvec.core.sinks import Sink
 from polyvec.core.streams import SinkStream, SourceStream
 from polyvec.core.strict_json import parse_json
@@ -352,7 +353,7 @@ def _write_metadata(file: Any, metadata: dict[str, Any]) -> None:
             packed[key] = value
     if packed:
         try:
-            words = json.dumps(packed, ensure_ascii=False)
+            words = json.dumps(packed, ensure_ascii=False, default=json_default)
         except (TypeError, ValueError) as error:
             raise InputError(f"the metadata cannot be written: {error}") from None
         if len(words.encode("utf-8")) >= 60_000:

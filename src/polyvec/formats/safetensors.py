@@ -31,6 +31,7 @@ from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
 from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span, take
+from polyvec.core.plain import json_default
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
 
@@ -218,7 +219,7 @@ def _metadata(collection: Collection) -> dict[str, str]:
     if len(collection.columns) > 1:
         packed["main"] = collection.main
     try:
-        return {**text, PACKED: json.dumps(packed, ensure_ascii=False)} if packed else text
+        return {**text, PACKED: json.dumps(packed, ensure_ascii=False, default=json_default)} if packed else text
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata cannot be written: {error}") from None
 

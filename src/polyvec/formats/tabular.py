@@ -6,8 +6,6 @@ fields of the records. A schema that polyvec wrote says so itself, and is follow
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,16 +23,14 @@ from polyvec.core.columns import Column, clusters
 from polyvec.core.errors import Corrupt, FormatError, PolyvecError, Unsupported
 from polyvec.core.exchange import KEY, arrow, list_type, number_type, text_type
 from polyvec.core.format import WriteOptions
-from polyvec.core.records import Record, Records
 from polyvec.core.strict_json import parse_json
 from polyvec.core.vocab import Strings, Vocab
+from polyvec.formats.tablerecords import SCAN_ROWS, TableRecords
 
 ID_NAMES = ("id", "ids", "_id")
 MAIN = ("vectors", "vector", "emb", "embedding", "embeddings", "train", "neighbors_id", "neighbors")
 MAX_RATIO = 4096  # decoded bytes for a stored one; what promises more has to show it first
 FREE_BYTES = 8 << 20
-SCAN_ROWS = 1 << 14
-MISSING = object()  # a field that a record does not have
 
 
 class Table(ABC):
@@ -269,84 +265,6 @@ class TableStrings(Strings):
 
     def view(self, rows: Sequence[int] | range | NDArray[Any]) -> Strings:
         return self._loaded.view(rows)
-
-
-class TableRecords(Records):
-    """The columns of a table that are nothing else, as one mapping a row."""
-
-    def __init__(self, table: Table, names: Mapping[str, str], texts: Sequence[str] = ()) -> None:
-        self._table = table
-        self._keys = dict(names)  # name in the table -> key
-        self._texts = set(texts)
-        self._cursor = table.cursor(*names) if names else None
-
-    def __len__(self) -> int:
-        return self._table.rows
-
-    @property
-    def fields(self) -> list[str]:
-        return list(self._keys.values())
-
-    def _iterate(self, start: int, stop: int) -> Iterator[Record]:
-        if self._cursor is None:
-            for _ in range(start, stop):
-                yield {}
-            return
-        for at in range(start, stop, SCAN_ROWS):
-            for first, batch in self._cursor.read(at, min(at + SCAN_ROWS, stop), SCAN_ROWS):
-                yield from self._rows(batch, first)
-
-    def _rows(self, batch: Any, first: int) -> list[Record]:
-        """The rows of a batch; columns are made plain as a whole, and only where their type needs it."""
-        columns: list[list[Any]] = []
-        for name in self._keys:
-            with self._table.wrapped():
-                array = batch.column(name)
-                values: list[Any] = array.to_pylist()
-            if name in self._texts:
-                values = [self._value(name, value, first + row) for row, value in enumerate(values)]
-            elif number_type(array.type) is None and not text_type(array.type):
-                values = [plain(value) for value in values]
-            columns.append(values)
-        keys = list(self._keys.values())
-        if not self._texts:
-            return [dict(zip(keys, row)) for row in zip(*columns)]
-        return [{key: value for key, value in zip(keys, row) if value is not MISSING} for row in zip(*columns)]
-
-    def _value(self, name: str, text: str | None, place: int) -> Any:
-        if text is None:  # null: the record has no such field
-            return MISSING
-        return parse_json(text.encode("utf-8"), path=self._table.label, field=f"{name}, row {place}")
-
-    def take(self, rows: NDArray[Any]) -> list[Record]:
-        """Records by row, in one pass over the groups that have some."""
-        if self._cursor is None:
-            return [{} for _ in rows]
-        found: dict[int, Record] = {}
-        wanted = np.unique(rows)
-        for places in np.split(wanted, np.flatnonzero(np.diff(wanted // SCAN_ROWS)) + 1) if len(wanted) else ():
-            for first, batch in self._cursor.read(int(places[0]), int(places[-1]) + 1, SCAN_ROWS):
-                inside = places[(places >= first) & (places < first + batch.num_rows)]
-                with self._table.wrapped():
-                    chosen = batch.take(arrow().array(inside - first))
-                for place, record in zip(inside.tolist(), self._rows(chosen, first)):
-                    found[place] = record
-        return [found[int(row)] for row in rows]
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it: times as ISO text, decimals as text, bytes as hex."""
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, (decimal.Decimal, datetime.timedelta)):
-        return str(value)
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value).hex()
-    if isinstance(value, list):
-        return [plain(v) for v in value]
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    return value
 
 
 def open_table(table: Table) -> Collection:

@@ -6,8 +6,6 @@ are measured; anything else that differs is refused, and the target stays as it 
 
 from __future__ import annotations
 
-import datetime
-import decimal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import AmbiguousFormat, FormatError, LossyConversion
 from polyvec.core.files import Source
 from polyvec.core.format import Format
+from polyvec.core.plain import stored
 from polyvec.core.sidecars import attach_sidecars
 from polyvec.core.sinks import Sink
 from polyvec.core.vocab import Strings
@@ -225,8 +224,8 @@ def _records(wanted: Collection, found: Collection) -> None:
     if found.records is not None:
         _count("records", len(wanted.records), len(found.records))
     for row in rows:
-        before = plain(wanted.records[row])
-        after = plain(found.records[row]) if found.records is not None else {}
+        before = stored(wanted.records[row])
+        after = stored(found.records[row]) if found.records is not None else {}
         if not _equal(before, after):
             raise _Differs(f"the record {_quoted(str(before))} of row {row} comes back as {_quoted(str(after))}")
 
@@ -235,7 +234,7 @@ def _metadata(wanted: Collection, found: Collection) -> None:
     for key, value in wanted.metadata.items():
         if key not in found.metadata:
             raise _Differs(f"the metadata {key!r} is gone")
-        before, after = plain(value), plain(found.metadata[key])
+        before, after = stored(value), stored(found.metadata[key])
         if not _equal(before, after):
             raise _Differs(f"the metadata {key!r} = {_quoted(str(before))} comes back as {_quoted(str(after))}")
 
@@ -261,25 +260,6 @@ def _rows(rows: int, count: int) -> NDArray[np.int64]:
 def _quoted(value: bytes | str) -> str:
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     return repr(text if len(text) <= 60 else text[:57] + "…")
-
-
-def plain(value: Any) -> Any:
-    """A value as files hold it: JSON's kinds, times and decimals as text, bytes as hex."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, (decimal.Decimal, datetime.timedelta)):
-        return str(value)
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value).hex()
-    return value
 
 
 def _equal(one: Any, two: Any) -> bool:

@@ -19,14 +19,16 @@ import numpy as np
 from polyvec.core.collection import Collection, Ids
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError, InputError
-from polyvec.core.exchange import arrow, list_type, number_type
+from polyvec.core.exchange import arrow, list_type, number_type, text_type
 from polyvec.core.files import Source
 from polyvec.core.records import Records
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats import arrow as ipc
-from polyvec.formats.tabular import ID_NAMES, Table, TableRecords, collect, wrapped
+from polyvec.formats.tablerecords import TableRecords
+from polyvec.formats.tabular import ID_NAMES, Table, collect, wrapped
 
 LABEL = "the table"
+UNNAMED = "__index_level_"  # how Arrow calls an index of pandas without a name
 
 
 class MemoryTable(Table):
@@ -99,6 +101,10 @@ def _collect(value: Any, ids: str | None) -> Collection:
         if ids is not None or name is None or _each_once(collection.ids):
             break
         wanted = [other for other in wanted if other != name]  # no ids: a field like any other
+    unnamed = {other for other in index if other.startswith(UNNAMED) and other != name}
+    if unnamed and collection.records is not None:  # pandas' counting of rows, which is no field of anyone's
+        kept = {other: other for other in collection.records.fields if other not in unnamed}
+        collection.records = TableRecords(table, kept) if kept else None
     collection.on_close(table.close)
     return collection
 
@@ -127,8 +133,10 @@ def _plain(table: Any) -> Any:
     pa = arrow()
     for number, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
-            values = table.column(number).cast(field.type.value_type)
-            table = table.set_column(number, pa.field(field.name, field.type.value_type), values)
+            # Arrow takes no values of views of text, as which polars hands its categories out.
+            kind = pa.large_string() if text_type(field.type.value_type) else field.type.value_type
+            chunks = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in table.column(number).chunks]
+            table = table.set_column(number, pa.field(field.name, kind), pa.chunked_array(chunks, kind))
     return table
 
 
@@ -222,5 +230,10 @@ def _numbers(table: Table, name: str) -> Any:
 
 
 def _from_pandas(value: Any) -> Any:
-    """A pandas DataFrame as an Arrow table; an index of its own is a column, and the metadata says which."""
-    return arrow().Table.from_pandas(value)
+    """A pandas DataFrame as an Arrow table; an index of its own is a column, and the metadata says which.
+
+    Arrow keeps ranges out of the table, also those of some of a longer frame's rows, which are no mere counting.
+    """
+    index = getattr(value, "index", None)
+    some = getattr(index, "start", 0) != 0 or getattr(index, "step", 1) != 1
+    return arrow().Table.from_pandas(value, preserve_index=True if some else None)

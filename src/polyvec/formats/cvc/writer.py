@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from polyvec.core.blocks import Array
 from polyvec.core.errors import InputError
 from polyvec.core.files import Source
+from polyvec.core.plain import json_default
 from polyvec.core.sinks import Sink
 from polyvec.formats.cvc.header import DOCUMENT, MAGIC, MAX_HEADER_BYTES, VERSIONED, Json
 from polyvec.kernels.checksum import crc32, crc32_combine
@@ -215,7 +214,11 @@ class ChunkWriter:
         }
         try:
             text = json.dumps(
-                header, sort_keys=self.layout == "versioned", separators=(",", ":"), allow_nan=False, default=_plain
+                header,
+                sort_keys=self.layout == "versioned",
+                separators=(",", ":"),
+                allow_nan=False,
+                default=json_default,
             )
         except (TypeError, ValueError) as error:
             raise InputError(
@@ -311,10 +314,3 @@ def shift(sink: Sink, start: int, delta: int) -> None:
     for stop in range(end, start, -COPY_PIECE):
         begin = max(start, stop - COPY_PIECE)
         sink.write_at(begin + delta, os.pread(sink.fd, stop - begin, begin))
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's scalars as JSON's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} {str(value)[:40]!r}")

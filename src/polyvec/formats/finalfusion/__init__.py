@@ -23,7 +23,6 @@ docs/errata/finalfusion.md lists each difference.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +37,7 @@ from polyvec.core.errors import InputError
 from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Span
+from polyvec.core.plain import stored
 from polyvec.core.sinks import Sink
 from polyvec.core.vocab import Vocab
 from polyvec.formats.finalfusion.chunks import read_file
@@ -99,7 +99,7 @@ class Finalfusion(Format):
         collection = FinalfusionCollection(
             columns,
             vocab=Vocab(file.words.strings, subwords=file.words.subwords),
-            metadata=_plain(file.metadata),
+            metadata=stored(file.metadata),
             notes=file.notes,
         )
         collection.kept = _kept(source, file, collection)
@@ -185,17 +185,6 @@ def _product(source: Source, matrix: Matrix, origin: int) -> Product:
         projection = np.empty((matrix.dim, matrix.dim), "<f4")
         source.read_into(matrix.projection, projection)
     return Product(books, projection, matrix.norms is not None, origin)
-
-
-def _plain(value: Any) -> Any:
-    """TOML values as JSON has them: dates become text."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    return value
 
 
 def _kept(source: Source, file: File, collection: Collection) -> Kept:

@@ -21,6 +21,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import WriteOptions
+from polyvec.core.plain import json_default
 from polyvec.core.sinks import Payload, Sink
 from polyvec.formats.weights.records import (
     ALIGNMENT,
@@ -249,7 +250,7 @@ def pack_metadata(collection: Collection, created_at: str | None = None) -> byte
 
 def _json(key: str, value: Any) -> str:
     try:
-        return json.dumps(value, allow_nan=False, ensure_ascii=False)
+        return json.dumps(value, allow_nan=False, ensure_ascii=False, default=json_default)
     except (TypeError, ValueError):
         raise InputError(f"metadata {key!r} holds {type(value).__name__}, which JSON cannot hold") from None
 
