@@ -162,6 +162,15 @@ def test_only_what_convert_writes_is_suggested(report):
     assert measure_quality(odd, sample_queries=50, k=[10], suggest=0.1).suggestion == "float16"
 
 
+def test_too_few_queries_to_tell_are_not_taken_for_a_loss():
+    found = measure_quality(ROWS, encodings=["float16"], queries=ROWS[:50] + np.float32(0.01), k=(10,), suggest=0.99)
+    assert found.entries[0].recalls[0].recall >= 0.99 > found.entries[0].recalls[0].low
+    assert (found.suggestion, found.undecided) == ("raw", "float16")
+    assert any("50 queries are too few to be sure" in line for line in quality_lead(found))
+    sure = measure_quality(ROWS, encodings=["float16"], queries=ROWS[:500] + np.float32(0.01), k=(10,), suggest=0.99)
+    assert (sure.suggestion, sure.undecided) == ("float16", None)
+
+
 def test_recall_plots_have_whiskers(report):
     marks = re.findall(r'<path d="M([\d.]+) ([\d.]+)V([\d.]+)[^>]*class="whisker"', quality_page(report))
     assert len(marks) >= 2 * len(TRIALS) and all(float(low) > float(high) for _, low, high in marks)

@@ -106,6 +106,11 @@ def quality_lead(report: Quality) -> list[str]:
         lead.append(f"Smallest encoding that holds recall@{k} of {share:g} and can be written: {report.suggestion}.")
         if report.smaller is not None:
             lead.append(f"{report.smaller} would hold it too, and be smaller; no format here has it.")
+        if report.undecided is not None:
+            lead.append(
+                f"{report.undecided} may hold it and be smaller: its recall@{k} is no less, but {report.queries:,} queries are "
+                "too few to be sure of it."
+            )
         if report.command is not None:
             lead.append(f"To write it: {report.command}")
     lead += [f"{e.name} could not be measured: {e.failed}" for e in report.entries if e.failed is not None]

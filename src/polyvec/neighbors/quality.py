@@ -42,7 +42,10 @@ BEYOND = 16  # true neighbours listed beyond the largest k, to see what ties wit
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """A report on one collection. `command` writes what is suggested; `smaller` would hold too, but nothing writes it."""
+    """A report on one collection. `command` writes what is suggested; `smaller` would hold too, but nothing writes it.
+
+    `undecided` is smaller too and reached the target, but not with its whole interval: so few queries do not tell.
+    """
 
     source: str
     rows: int
@@ -63,6 +66,7 @@ class Quality:
     target: tuple[int, float] | None = None
     command: str | None = None
     smaller: str | None = None
+    undecided: str | None = None
 
     @property
     def held_out(self) -> bool:
@@ -249,7 +253,7 @@ def pick_smallest(entries: Sequence[Entry], k: int, target: float) -> str:
         found = entry.recall(k)
         if entry.failed is None and found is not None and (found.low >= target or (target == 1 and found.recall == 1)):
             able.append(entry)
-    return min(able, key=lambda entry: entry.bytes).name if able else "raw"
+    return min(able, key=_bytes).name if able else "raw"
 
 
 def _suggest(found: Quality, target: float, original: Base, collection: Collection, column: str | None) -> Quality:
@@ -268,7 +272,19 @@ def _suggest(found: Quality, target: float, original: Base, collection: Collecti
         target=(at, target),
         command=_command(name, original, collection, column),
         smaller=smallest if sizes[smallest] < sizes[name] else None,
+        undecided=next(
+            (e.name for e in sorted(able, key=_bytes) if e.bytes < sizes[name] and _reaches(e, at, target)), None
+        ),
     )
+
+
+def _bytes(entry: Entry) -> int:
+    return entry.bytes
+
+
+def _reaches(entry: Entry, k: int, target: float) -> bool:
+    found = entry.recall(k)
+    return entry.failed is None and found is not None and found.recall >= target
 
 
 def _writable(name: str, found: Quality) -> bool:
