@@ -143,6 +143,32 @@ def test_what_a_kill_left_aside_comes_back(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
+@pytest.mark.parametrize("ending", [folders.OLD_SUFFIX, folders.TEMP_SUFFIX])
+def test_nobody_smuggles_files_into_a_folder_of_another_user(tmp_path: Path, ending: str):
+    tmp_path.chmod(0o1777)
+    theirs = tmp_path / f".out.0123abcd{ending}"
+    theirs.mkdir()
+    (theirs / "evil").write_text("x")
+    os.chown(theirs, 4242, 4242)
+    recover(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    for text in ("old", "new"):
+        write(tmp_path / "out", text)
+    assert not (tmp_path / "out" / "evil").exists() and (theirs / "evil").exists()
+    tmp_path.chmod(0o755)  # a folder of one's own: whoever put it there may write here
+    write(tmp_path / "out", "newer")
+    assert (tmp_path / "out" / "evil").exists() and not theirs.exists()
+
+
+def test_a_name_as_long_as_the_system_allows_is_written(tmp_path: Path, how: str):
+    out = tmp_path / ("n" * 255)
+    for text in ("old", "new"):
+        write(out, text)
+        assert (out / "a").read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
 def test_errors_name_the_target_and_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"^out/x: bad$"), FolderSink("out", ours=bool, last="a") as sink:

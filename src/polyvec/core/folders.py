@@ -25,7 +25,7 @@ from pathlib import Path
 
 from polyvec.core.commits import announce, roll_forward, sync_folder
 from polyvec.core.errors import InputError, PolyvecError, speak_of
-from polyvec.core.journal import TEMP_SUFFIX
+from polyvec.core.journal import TEMP_SUFFIX, may_act, temp_stem
 from polyvec.core.locks import LOCK_SUFFIX, folder_lock, job_lock
 
 OLD_SUFFIX = ".polyvec-old"
@@ -77,7 +77,7 @@ class FolderSink:
         for left in _leftovers(self.target, home):
             _retire(left, self.target, self._ours)
         self._seen = _identity(self.target)
-        self.path = home / f".{self.target.name}.{secrets.token_hex(4)}{TEMP_SUFFIX}"
+        self.path = home / f".{temp_stem(self.target.name)}.{secrets.token_hex(4)}{TEMP_SUFFIX}"
         self.path.mkdir()
         self._new = _identity(self.path)
 
@@ -179,14 +179,18 @@ def _asides(target: Path) -> list[Path]:
 
 
 def _leftovers(target: Path, home: Path) -> list[Path]:
-    """Folders in ``home`` that stood in for the target."""
-    start, size = f".{target.name}.", len(target.name) + 10
+    """Folders in ``home`` that stood in for the target, and were put there by somebody who may put things in its place."""
+    start = f".{temp_stem(target.name)}."
+    size = len(start) + 8
     ends = (TEMP_SUFFIX, OLD_SUFFIX)
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(home) as found:
         return [
             home / entry.name
             for entry in found
-            if entry.name.startswith(start) and entry.name[size:] in ends and entry.is_dir(follow_symlinks=False)
+            if entry.name.startswith(start)
+            and entry.name[size:] in ends
+            and entry.is_dir(follow_symlinks=False)
+            and may_act(entry.stat(follow_symlinks=False).st_uid, home)
         ]
     return []
 
@@ -217,7 +221,7 @@ def _swap(new: Path, target: Path) -> Path | None:
         return None
     if exchange(new, target):
         return new
-    aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{OLD_SUFFIX}")
+    aside = target.with_name(f".{temp_stem(target.name)}.{secrets.token_hex(4)}{OLD_SUFFIX}")
     target.rename(aside)
     try:
         new.rename(target)

@@ -142,11 +142,11 @@ def _is_there(path: str) -> bool:
 
 
 def _counts(found: os.stat_result, path: str) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES and _may(found.st_uid, Path(path).parent)
+    return stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES and may_act(found.st_uid, Path(path).parent)
 
 
-def _may(owner: int, folder: Path) -> bool:
-    """Whether a user could do by hand what a journal of his says: not to the files of others in a sticky folder."""
+def may_act(owner: int, folder: Path) -> bool:
+    """Whether a user could do by hand what is left in his name: not to the files of others in a sticky folder."""
     found = folder.stat()
     return not found.st_mode & stat.S_ISVTX or owner in (0, os.geteuid(), found.st_uid)
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from polyvec.core.errors import InputError
+from polyvec.core.journal import temp_stem
 
 LOCK_SUFFIX = ".polyvec-lock"
 WAIT_SECONDS = 60.0  # a commit is a few renames: who holds a folder longer hangs
@@ -69,7 +70,7 @@ def job_lock(target: str | os.PathLike[str], *, label: str | None = None) -> Ite
     goes when the run ends. ``label`` is how messages name the target.
     """
     real = Path(os.path.realpath(target))
-    path = real.with_name(f".{real.name}{LOCK_SUFFIX}")
+    path = real.with_name(f".{temp_stem(real.name)}{LOCK_SUFFIX}")
     fd = _take(path, label or os.fspath(target))
     try:
         with contextlib.suppress(OSError):
