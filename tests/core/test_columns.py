@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyvec.core.blocks import Array, Block, Codec, Extent, PartTypes, Raw
+from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, PartTypes, Raw
 from polyvec.core.collection import Collection, concat
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
@@ -330,6 +330,13 @@ def test_values_inside_rows_are_read_a_block_at_a_time() -> None:
     column = ReaderColumn("v", (40, 1 << 18), np.dtype(np.float32), read)  # 40 MB, blocks of 8
     assert column[:, :4].shape == (40, 4) and max(asked) <= 8
     assert column[:, 7].base is None or column[:, 7].base.nbytes <= 40 * 4, "the values must not hold on to the rows"
+
+
+def test_wide_rows_are_walked_in_bounded_memory() -> None:
+    wide = (1 << 22,)
+    column = ReaderColumn("v", (500, *wide), np.dtype(np.float32), lambda a, b: np.zeros((b - a, *wide), np.float32))
+    first = next(iter(column))
+    assert first.base is not None and first.base.nbytes <= MAX_BLOCK_BYTES  # all 500 would be 8 GB
 
 
 @pytest.mark.parametrize("name", list(columns()))

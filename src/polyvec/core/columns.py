@@ -193,7 +193,7 @@ class Column:
         return self.rows
 
     def __iter__(self) -> Iterator[Array]:
-        for batch in self.batches(4096):
+        for batch in self.batches(min(4096, rows_per_block(self.dtype, self.row_shape, MAX_BLOCK_BYTES))):
             yield from batch
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
