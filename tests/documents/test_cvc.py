@@ -15,6 +15,7 @@ import pytest
 
 import polyvec as pv
 from polyvec import cvc
+from polyvec.core.errors import DeviceWarning
 from polyvec.formats.cvc.header import read_header
 from polyvec.testing import MemorySource, vectors
 
@@ -94,8 +95,11 @@ def test_the_blocks_that_create_and_load(created: dict[str, object]) -> None:
 
 def test_the_blocks_that_load_to_a_gpu(created: dict[str, object]) -> None:
     if not cvc.get_available_backends()["triton"]:
-        with pytest.raises(pv.PolyvecError):
-            run(LOADING_GPU, {"load_cvc": cvc.load_cvc})
+        with pytest.warns(DeviceWarning, match="loaded on the CPU instead"):
+            here = run(LOADING_GPU, {"load_cvc": cvc.load_cvc})["vectors_torch"]
+        assert np.array_equal(np.asarray(here), cvc.load_cvc("embeddings_fp16.cvc"))
+        with pytest.raises(pv.PolyvecError):  # a backend named by its name is not replaced by another
+            run(LOADING_CUPY, {"load_cvc": cvc.load_cvc})
         pytest.skip(str(cvc.get_backend_errors()["triton"]))
     on_gpu = run(LOADING_GPU, {"load_cvc": cvc.load_cvc})["vectors_torch"]
     assert np.array_equal(on_gpu.cpu().numpy(), cvc.load_cvc("embeddings_fp16.cvc"))  # type: ignore[attr-defined]
