@@ -278,3 +278,8 @@ def test_records_and_metadata_of_numpy_and_of_times_are_kept_as_json_has_them(tm
         assert found.metadata["made"] == "2024-02-29T12:30:00" and found.metadata["size"] == 9
     with pytest.raises(pv.InputError, match=r"JSON|cannot be written"):
         pv.write(tmp_path / f"b{suffix}", ROWS, records=[{"a": object()}] * 9)
+
+
+def test_a_lazy_frame_is_told_to_collect(tmp_path: Path) -> None:
+    with pytest.raises(pv.InputError, match=r"LazyFrame.*frame\.collect\(\)"):
+        pv.write(tmp_path / "a.fbin", FRAMES["polars"]().lazy())

@@ -22,6 +22,8 @@ def as_collection(
     elif is_table(data):
         base = open_frame(data, ids=ids if isinstance(ids, str) else None)
         ids = None if isinstance(ids, str) else ids
+    elif type(data).__name__ == "LazyFrame":
+        raise InputError("a LazyFrame is a plan that has no rows yet; give what it makes, frame.collect()")
     else:
         base = Collection.from_arrays(data)
     return replaced(base, vocab=vocab, records=records, ids=ids, metadata=metadata)
