@@ -42,6 +42,42 @@ def test_search_filters_by_record(cli):
     assert all(row % 2 == 1 for rows in json.loads(out)["rows"] for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("pair", "rows"),
+    [
+        ("price=2", {1, 2}),
+        ("ok=true", {0, 2}),
+        ("price=null", {3}),
+        ("price=", {3}),
+        ("name=b", {1}),
+        ("price=9", set()),
+    ],
+)
+def test_where_compares_values_not_spellings(cli, pair, rows):
+    table = {"price": [1.5, 2.0, 2.0, None], "ok": [True, False, True, False], "name": ["a", "b", "c", "d"]}
+    pv.write("priced.npy", np.eye(4, dtype=np.float32), records=[dict(zip(table, row)) for row in zip(*table.values())])
+    code, out, err = cli("search", "priced.npy", "--row", "0", "--where", pair, "--json")
+    found = json.loads(out)
+    assert code == 0 and {row for row in found["rows"][0] if row >= 0} == rows and not err
+    said = f"only {len(rows)} of the 4 rows asked for passed the filter {pair}" if rows else f"no record has {pair}"
+    assert found["notes"] == ["k is 4, as many as there are rows; it is 10 unless given", said]
+    code, out, err = cli("search", "priced.npy", "--row", "0", "--where", pair, "-k", "4")
+    assert code == 0 and "-1" not in out and err == f"note: {said}\n" and ("no rows" in out) is not bool(rows)
+
+
+def test_where_takes_no_ranges(cli):
+    code, _, err = cli("search", "vectors.fbin", "--row", "0", "--where", "n>=2000")
+    assert code == 2 and "takes only FIELD=VALUE, not 'n>=2000'" in err
+
+
+def test_a_truth_of_fewer_rows_than_the_usual_k_lists_them_all(cli):
+    pv.write("small.npy", np.eye(4, dtype=np.float32))
+    code, out, err = cli("truth", "small.npy", "small.npy", "-o", "all.ibin", "-m", "l2")
+    assert code == 0 and "4 queries x 4 of 4 rows" in out and "k is 4, as many as there are rows; it is 100" in err
+    code, _, err = cli("truth", "small.npy", "small.npy", "-o", "many.ibin", "-m", "l2", "-k", "5")
+    assert code == 2 and "the base has only 4 rows" in err
+
+
 def test_search_prints_records_and_words(cli):
     _, out, _ = cli("search", "vectors.fbin", "--row", "3", "--k", "1")
     assert "name=item 3" in out

@@ -27,11 +27,15 @@ def command(
     model: Annotated[
         str | None, flags.model_file("a .weights file, or minilm for the installed one; it embeds --text")
     ] = None,
-    k: Annotated[int, flags.neighbours()] = 10,
+    k: Annotated[int | None, flags.neighbours("10 by default, or all rows of fewer")] = None,
     metric: Annotated[str | None, flags.metrics("ip, cosine or l2; the file's own by default, else cosine")] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option("--where", metavar="FIELD=VALUE", help="Only rows whose record has this value; may be repeated."),
+        typer.Option(
+            "--where",
+            metavar="FIELD=VALUE",
+            help="Only rows whose record has this value (2 is 2.0; null or nothing: a missing one); may be repeated.",
+        ),
     ] = None,
     column: flags.ColumnName = None,
     index: Annotated[
@@ -123,15 +127,18 @@ def _queries(
 
 def _fields(pairs: list[str] | None) -> dict[str, Any] | None:
     from polyvec.core.errors import InputError
+    from polyvec.neighbors.filters import Spelled
 
     if not pairs:
         return None
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"--where takes FIELD=VALUE, not {pair!r}")
-        found.setdefault(name, []).append(value)
+        if not equals or name.endswith(("<", ">", "!", "~")):
+            raise InputError(
+                f"--where takes only FIELD=VALUE, not {pair!r}; in Python where= takes any test of a record"
+            )
+        found.setdefault(name, []).append(Spelled(value))
     return found
 
 
@@ -169,7 +176,7 @@ def _print(base: Any, hits: Any, labels: list[Any]) -> None:
         shown = [(a, b, d, e) if plain else (a, b, c, d, e) for a, b, c, d, e in lines]
         score = SCORES[hits.metric]
         headings = ("", "row", score, "") if plain else ("", "row", "id", score, "")
-        print(table(headings, shown, right=(0, 1, 2) if plain else (0, 1, 3)))
+        print(table(headings, shown, right=(0, 1, 2) if plain else (0, 1, 3)) if lines else "  no rows")
         if number + 1 < len(hits):
             print()
 

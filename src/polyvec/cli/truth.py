@@ -16,7 +16,7 @@ def command(
     check: Annotated[
         str | None, typer.Option("--check", help="Check this ground truth instead of computing one.")
     ] = None,
-    k: Annotated[int, flags.neighbours()] = 100,
+    k: Annotated[int | None, flags.neighbours("100 by default, or all rows of fewer")] = None,
     metric: Annotated[str | None, flags.metrics("ip, cosine or l2; needed where no file states its own")] = None,
     style: Annotated[
         str | None,

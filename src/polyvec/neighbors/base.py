@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -16,13 +16,11 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, cast
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
-from polyvec.core.records import Filter
 from polyvec.formats.truth import QUERY_NAMES
 from polyvec.neighbors.scan import RowBlock
 
 Rows = NDArray[Any]
 Base = str | os.PathLike[str] | Sequence[str] | Collection | Column | Rows
-Where = Mapping[str, Any] | Filter | NDArray[np.bool_]
 
 BLOCK_BYTES = MAX_BLOCK_BYTES // 2  # as the kernels take it; one block is scanned while the next is read
 
@@ -133,36 +131,3 @@ def _select(at: int, rows: Rows, mask: Callable[[int, int], NDArray[np.bool_]] |
         return RowBlock(at, len(rows), rows)
     chosen = np.flatnonzero(mask(at, at + len(rows)))
     return RowBlock(at, len(chosen), np.ascontiguousarray(rows[chosen]), ids=chosen + at)
-
-
-def make_mask(collection: Collection, where: Where | None) -> Callable[[int, int], NDArray[np.bool_]] | None:
-    """A filter as a function of a range of rows: fields and their values, a predicate of a record, or a mask."""
-    if where is None:
-        return None
-    if isinstance(where, np.ndarray):
-        if where.shape != (collection.rows,) or where.dtype != bool:
-            raise InputError(f"a mask must hold one bool a row ({collection.rows}), not {where.shape} of {where.dtype}")
-        given = where
-        return lambda start, stop: given[start:stop]
-    records = collection.records
-    if records is None:
-        raise InputError("a filter needs records, and the collection has none")
-    if isinstance(where, Mapping):
-        wanted = dict(where)
-        unknown = [name for name in wanted if name not in records.fields]
-        if unknown and len(records):
-            raise InputError(f"records have no field {unknown[0]!r}; the first record has {', '.join(records.fields)}")
-
-        def test(record: Mapping[str, Any]) -> bool:
-            return all(_same(record.get(name), value) for name, value in wanted.items())
-    else:
-        test = where  # type: ignore[assignment]
-    found = records
-    return lambda start, stop: np.fromiter((bool(test(r)) for r in found.iterate(start, stop)), bool, stop - start)
-
-
-def _same(found: Any, wanted: Any) -> bool:
-    """Equal, or equal as text: a command line has only text. Several wanted values mean any of them."""
-    if isinstance(wanted, (list, tuple, set, frozenset)):
-        return any(_same(found, one) for one in wanted)
-    return bool(found == wanted) or (isinstance(wanted, str) and found is not None and str(found) == wanted)

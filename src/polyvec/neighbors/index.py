@@ -118,7 +118,9 @@ class Index:
         assert frame is not None
         return cls(Shadow(frame=frame, **whole), column, hasher.hexdigest())
 
-    def search(self, queries: Base, k: int = 10, metric: str | None = None, *, threads: int | None = None) -> Hits:
+    def search(
+        self, queries: Base, k: int | None = None, metric: str | None = None, *, threads: int | None = None
+    ) -> Hits:
         """As `polyvec.search`, over the rows this index was made of."""
         return search_base(self.base, queries, k, metric, column=self.name, index=self, threads=threads)
 

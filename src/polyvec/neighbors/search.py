@@ -15,7 +15,8 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import DeviceError, DeviceWarning, InputError, MissingExtra, Unsearchable
 from polyvec.core.format import Progress
 from polyvec.core.vocab import Strings
-from polyvec.neighbors.base import Base, Where, check_vectors, make_mask, opened, opened_queries, row_blocks, scorable
+from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, row_blocks, scorable
+from polyvec.neighbors.filters import Where, make_mask, shortage
 from polyvec.neighbors.metric import Metric, choose_metric
 from polyvec.neighbors.scan import Scan, check_queries
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from polyvec.neighbors.index import Index
 
 Rows = NDArray[Any]
+
+USUAL = 10  # neighbours, where no k is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class Hits:
     `rows` are row numbers, `ids` the collection's own ids (the rows where it has none), `scores` are float64:
     inner product, cosine, or squared distance, as `metric` (ip, cosine, l2) says. Where fewer rows than k passed a
     filter, row -1 and score NaN. `metric_from` is "given", "default" or "stated by FILE (KEY=VALUE)"; `notes` say
-    where the metric is another than the collection's own.
+    where the metric is another than the collection's own, where fewer rows than k passed the filter, and where the
+    base has fewer rows than the k that is usual.
     """
 
     rows: NDArray[np.int64]
@@ -61,7 +65,7 @@ class Hits:
 def search(
     base: Base,
     queries: Base,
-    k: int = 10,
+    k: int | None = None,
     metric: str | None = None,
     *,
     where: Where | None = None,
@@ -74,8 +78,10 @@ def search(
     """The best k rows of `base` for each query: the rows and scores of a float64 brute force, ties by lowest row.
 
     `base` and `queries` are paths, collections, columns or arrays; files are read in blocks, never whole.
+    `k` is 10 unless given, or all rows where there are fewer; a given one may not exceed them.
     `metric` is ip, cosine or l2: the one the base states where it is not given, else cosine; the hits carry it.
-    `where` keeps rows whose record has these field values (a mapping), passes a predicate, or is True in a mask.
+    `where` keeps rows whose record has these field values (a mapping; numbers are compared by value, None is a missing
+    one, of several values any), passes a predicate, or is True in a mask.
     `index` is an `Index` of this base. Rows with a NaN or an infinity have no score and come last. With
     `device="cuda"` the codes are searched in GPU memory; what cannot be searched there is searched on the CPU, with a
     `DeviceWarning`.
@@ -93,7 +99,8 @@ def search(
             raise InputError(f"queries must be rows of numbers; found shape {asked.shape}")
         if asked.dtype.kind in "iu" and asked.dtype.itemsize > 1 and not isinstance(queries, np.ndarray):
             check_vectors(asked, "the queries")
-        check_k(k, vectors, asked.row_shape[0])
+        k, notes = settle_k(k, USUAL, vectors, asked.row_shape[0])
+        notes = (*choice.notes, *notes)
         probes = check_queries(scorable(asked.to_numpy()), chosen)
         report = _reporter(progress)
         found = None
@@ -112,15 +119,19 @@ def search(
             rows, scores = index.scan(probes, k=k, metric=chosen, threads=threads)
         else:
             scan = Scan(probes, k=k, metric=chosen, threads=threads)
+            passed = 0
             for block in row_blocks(vectors, mask=make_mask(collection, where)):
                 scan.feed(block)
+                passed += block.count
                 if report is not None:
                     report(min(block.first + (block.count if where is None else 0), vectors.rows), vectors.rows)
             rows, scores = scan.result()
+            if where is not None:
+                notes = (*notes, *shortage(where, passed, k))
             if report is not None:
                 report(vectors.rows, vectors.rows)
         ids = _ids_of(collection, vectors, rows)
-        return Hits(rows, ids, scores, choice.word, choice.source, choice.notes)
+        return Hits(rows, ids, scores, choice.word, choice.source, notes)
 
 
 def _on_device(vectors: Column, probes: NDArray[np.float64], k: int, metric: str, device: str) -> Any:
@@ -132,6 +143,15 @@ def _on_device(vectors: Column, probes: NDArray[np.float64], k: int, metric: str
     except (DeviceError, MissingExtra, Unsearchable) as error:
         warnings.warn(f"{error}; the CPU searches instead", DeviceWarning, stacklevel=3)
         return None
+
+
+def settle_k(k: int | None, usual: int, vectors: Column, dim: int) -> tuple[int, tuple[str, ...]]:
+    """The k to search with, checked: a given one as it is, else the usual one or, with a note, all rows of fewer."""
+    given = min(usual, max(1, vectors.rows)) if k is None else k
+    check_k(given, vectors, dim)
+    if k is not None or given == usual:
+        return given, ()
+    return given, (f"k is {given}, as many as there are rows; it is {usual} unless given",)
 
 
 def check_k(k: int, vectors: Column, dim: int) -> None:

@@ -35,7 +35,7 @@ from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, 
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores, lost_range
 from polyvec.neighbors.metric import Choice, Metric, choose_metric, parse_metric
 from polyvec.neighbors.scan import Scan, check_queries
-from polyvec.neighbors.search import check_k
+from polyvec.neighbors.search import settle_k
 
 STYLES = {"ids": "", "big-ann": "big-ann", "cuvs": "cuvs", "hdf5": "ann-benchmarks"}  # style -> its table of distances
 SUFFIXES = {
@@ -45,6 +45,7 @@ SUFFIXES = {
     "hdf5": (".hdf5", ".h5"),
 }
 Floats = NDArray[np.float64]
+USUAL = 100  # neighbours, where no k is given
 SAVE_SECONDS = 20.0  # between saved states: what a kill costs at most
 STATE_BYTES = 24  # of a neighbour: its row, its score and what ranks it among equal scores
 STATE_MAGIC = b"PVTRUTH3"
@@ -84,12 +85,12 @@ class TruthReceipt:
 
 
 def compute_truth(
-    base: Base, queries: Base, *, k: int = 100, metric: str | Metric | None = None, threads: int | None = None,
+    base: Base, queries: Base, *, k: int | None = None, metric: str | Metric | None = None, threads: int | None = None,
     progress: Progress | None = None,
 ) -> Truth:  # fmt: skip
     """The exact k nearest rows of each query, over a file, shards, a collection or an array.
 
-    `metric` may be left out where the base or the queries state theirs.
+    `k` is 100 unless given, or all rows where there are fewer. `metric` may be left out where the base or the queries state theirs.
 
     >>> compute_truth(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)[1:2], k=1, metric="l2").rows
     array([[1]])
@@ -98,7 +99,7 @@ def compute_truth(
 
 
 def write_truth(
-    base: Base, queries: Base, output: str | os.PathLike[str], *, k: int = 100, metric: str | None = None,
+    base: Base, queries: Base, output: str | os.PathLike[str], *, k: int | None = None, metric: str | None = None,
     style: str | None = None, resume: bool = True, threads: int | None = None, progress: Progress | None = None,
     check_space: bool = True,
 ) -> TruthReceipt:  # fmt: skip
@@ -123,15 +124,15 @@ def write_truth(
     with job_lock(target):
         before = _stamps(inputs)
         with opened(base) as (_, vectors), opened_queries(queries) as (_, asked):
-            found = asked.rows * min(k, vectors.rows)
+            found = asked.rows * min(USUAL if k is None else k, vectors.rows)
             copied = vectors.nbytes + asked.nbytes if style == "hdf5" else 0
             demand_space(target, found * (STATE_BYTES if resume else 0) + found * 8 + copied, refuse=check_space)
-        truth, resumed, choice = _compute(base, queries, k, metric, threads, progress, state)
+        truth, resumed, choice, said = _compute(base, queries, k, metric, threads, progress, state)
         if _stamps(inputs) != before:
             raise InputError(
                 "the base or the queries were changed while they were read; run it again on files that rest"
             )
-        notes = list(choice.notes)
+        notes = [*choice.notes, *said]
         with opened(base) as (collection, vectors), opened_queries(queries) as (_, asked):
             outputs, convention = _write(truth, target, style, vectors, asked, choice.metric, notes)
             rows = vectors.rows
@@ -141,7 +142,7 @@ def write_truth(
             notes += state.notes
             state.path.unlink(missing_ok=True)
     return TruthReceipt(
-        tuple(outputs), len(truth.rows), k, truth.metric, choice.source, convention, rows, resumed,
+        tuple(outputs), len(truth.rows), truth.rows.shape[1], truth.metric, choice.source, convention, rows, resumed,
         time.perf_counter() - started, tuple(notes),
     )  # fmt: skip
 
@@ -170,14 +171,14 @@ def guess_style(target: Path) -> str:
 
 
 def _compute(
-    base: Base, queries: Base, k: int, metric: str | Metric | None, threads: int | None, progress: Progress | None,
+    base: Base, queries: Base, k: int | None, metric: str | Metric | None, threads: int | None, progress: Progress | None,
     state: _State | None,
-) -> tuple[Truth, int, Choice]:  # fmt: skip
+) -> tuple[Truth, int, Choice, tuple[str, ...]]:  # fmt: skip
     with opened(base) as (collection, vectors), opened_queries(queries) as (also, asked):
         choice = choose_metric(metric, [collection, also])
         check_vectors(vectors)
         check_vectors(asked, "the queries")
-        check_k(k, vectors, asked.row_shape[0])
+        k, notes = settle_k(k, USUAL, vectors, asked.row_shape[0])
         probes = check_queries(scorable(asked.to_numpy()), choice.metric)
         scan = Scan(probes, k=k, metric=choice.metric, threads=threads)
         start = checksum = 0
@@ -203,7 +204,7 @@ def _compute(
             if state is not None and time.monotonic() - saved > SAVE_SECONDS and done < vectors.rows:
                 state.save(done, checksum, *scan.peek(), scan.ties())
                 saved = time.monotonic()
-        return Truth(*scan.result(), choice.word), start, choice
+        return Truth(*scan.result(), choice.word), start, choice, notes
 
 
 def _checksum(vectors: Column, stop: int, progress: Progress | None) -> int:
