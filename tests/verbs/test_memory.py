@@ -53,7 +53,12 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, work: str, suffix: s
         file.write(struct.pack("<II", 300_000, 256))
         file.truncate(8 + 300_000 * 256 * 4)
     # One arena: glibc would set aside 64 MB of address space for each thread, and touch none of it.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MALLOC_ARENA_MAX": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "MALLOC_ARENA_MAX": "1",
+        "POLYVEC_THREADS": "2",
+    }
     result = subprocess.run(
         [sys.executable, "-c", CHILD, work, str(source), str(tmp_path / f"out{suffix}"), str(LIMIT)],
         capture_output=True, text=True, timeout=120, env=environment,
