@@ -179,3 +179,17 @@ def test_accuracy_of_no_questions_is_no_number(cli, folder):
     assert code == 0 and json.loads(out)["total"]["accuracy"] is None
     code, out, _ = cli("words", "accuracy", "words.fifu", "unknown.txt")
     assert code == 0 and "%" not in out
+
+
+def test_select_strictly_counts_no_others_where_there_are_none(cli, type_in):
+    type_in("Berlin\nNowhereville\n")
+    code, _, err = cli("words", "select", "words.fifu", "few.fifu", "--strict")
+    assert code == 1 and "'Nowhereville' is not in the vocabulary" in err and "0 more" not in err
+
+
+def test_a_mark_that_editors_put_before_a_list_is_no_part_of_its_first_word(cli, type_in):
+    type_in("\ufeffBerlin\n")
+    code, _, err = cli("words", "select", "words.fifu", "few.fifu", "--strict")
+    assert code == 0, err
+    type_in("\ufeffBerlin\n")
+    assert cli("similar", "words.fifu", "-k", "1")[0] == 0

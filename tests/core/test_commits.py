@@ -438,6 +438,28 @@ def test_verify_hashes_the_sidecars(tmp_path: Path) -> None:
     assert pv.verify(target).ok
 
 
+def test_a_lost_sidecar_is_told_on_opening_as_on_verifying(tmp_path: Path) -> None:
+    target, out = tmp_path / "a.fbin", tmp_path / "out.fbin"
+    pv.write(target, ROWS, ids=[f"id {row}" for row in range(9)])
+    (tmp_path / "a.fbin.ids.txt").unlink()
+    said = r"a\.fbin: its sidecar a\.fbin\.ids\.txt is missing.*put it back, or remove a\.fbin\.sidecars\.json"
+    for use in (pv.open, lambda path: pv.search(path, ROWS), lambda path: pv.merge([path], out)):
+        with pytest.raises(Corrupt, match=said):
+            use(target)
+    assert not out.exists()
+    assert [finding.message.count("is missing") for finding in pv.verify(target).findings] == [1]
+    (tmp_path / "a.fbin.sidecars.json").unlink()
+    with pv.open(target) as found:
+        assert found.ids is None
+
+
+def test_one_of_several_sidecars_that_is_lost_is_told(tmp_path: Path) -> None:
+    write_set(tmp_path / "a.fbin", 1)
+    (tmp_path / "a.fbin.records.jsonl").unlink()
+    with pytest.raises(Corrupt, match=r"its sidecar a\.fbin\.records\.jsonl is missing"):
+        pv.open(tmp_path / "a.fbin")
+
+
 def test_sidecars_made_by_hand_are_taken_as_they_are(tmp_path: Path) -> None:
     pv.write(tmp_path / "a.fbin", ROWS)
     (tmp_path / "a.fbin.ids.txt").write_text("".join(f"id {row}\n" for row in range(9)))

@@ -74,3 +74,9 @@ def test_random_objects_are_read_as_the_standard_library_reads_them() -> None:
         twice = json.dumps({"k": texts[1]}).encode()[:-1] + b', "k": 1}'
         with pytest.raises(Corrupt, match="twice"):
             parse_json(twice)
+
+
+def test_errors_say_what_to_do():
+    for data in (b'{"a": "\xff"}', b"{", b'{"a": 1, "a": 2}'):
+        with pytest.raises(Corrupt, match="mend it, or fetch or write the file again"):
+            parse_json(data, path="x.cvc")

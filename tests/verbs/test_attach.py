@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +123,7 @@ def test_a_file_that_is_not_there_is_told_as_one(folder: Path) -> None:
 
 def test_records_of_another_number_are_refused(folder: Path) -> None:
     (folder / "few.jsonl").write_text("{}\n")
-    with pytest.raises(pv.InputError, match="expected 6 records, got 1"):
+    with pytest.raises(pv.InputError, match=r"few\.jsonl: there are 1 records for 6 rows; give one record a row"):
         pv.convert(folder / "a.fbin", folder / "b.fbin", records=folder / "few.jsonl")
 
 
@@ -135,3 +139,50 @@ def test_parts_of_a_resumable_job_have_their_own(folder: Path) -> None:
         pv.convert(folder / "a.fbin", folder / "b.fbin", ids="name", resume=True)
     with pytest.raises(pv.InputError, match="go without --resume"):
         pv.merge([folder / "a.fbin"], folder / "b.fbin", records="t.csv", resume=True)
+
+
+@contextmanager
+def pipe(path: Path, text: str) -> Iterator[Path]:
+    """A pipe whose bytes come once, from another thread."""
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=(text,), daemon=True)
+    writer.start()
+    yield path
+    writer.join(10)
+
+
+def test_ids_come_from_a_pipe(folder: Path) -> None:
+    with pipe(folder / "63", "".join(f"{name}\n" for name in NAMES)) as ids:
+        pv.convert(folder / "a.fbin", folder / "out.fbin", ids=str(ids))
+    assert ids_of(folder / "out.fbin") == NAMES
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.json", "t.csv"])
+def test_records_and_their_fields_come_from_a_pipe(folder: Path, name: str) -> None:
+    text = (folder / name).read_text()
+    with pipe(folder / "62", text) as records:
+        pv.convert(folder / "a.fbin", folder / "out.fbin", records=records)
+    with pv.open(folder / "out.fbin") as found:
+        assert [record["key"] for record in found.records] == NAMES
+    with pipe(folder / "63", text) as ids:
+        pv.convert(folder / "a.fbin", folder / "other.fbin", ids=f"{ids}:key")
+    assert ids_of(folder / "other.fbin") == NAMES
+
+
+def test_a_mark_that_editors_put_before_text_is_no_part_of_the_first_id(folder: Path) -> None:
+    (folder / "marked.txt").write_text("".join(f"{name}\n" for name in NAMES), encoding="utf-8-sig")
+    pv.convert(folder / "a.fbin", folder / "out.fbin", ids=folder / "marked.txt")
+    assert ids_of(folder / "out.fbin") == NAMES
+    pv.write(folder / "own.fbin", ROWS, ids=["\ufeffa", *NAMES[1:]])  # while an id that has it keeps it
+    assert ids_of(folder / "own.fbin") == ["\ufeffa", *NAMES[1:]]
+
+
+def test_a_table_in_latin_1_is_told_with_its_line_and_what_to_do(folder: Path) -> None:
+    (folder / "old.csv").write_bytes("key\nfive\ncafé\n".encode("latin1"))
+    with pytest.raises(pv.Corrupt, match=r"old\.csv: .*line 3.*iconv -f latin1"):
+        pv.convert(folder / "a.fbin", folder / "out.fbin", records=folder / "old.csv")
+
+
+def test_resume_refuses_ids_and_says_the_way_round(folder: Path) -> None:
+    with pytest.raises(pv.InputError, match=r"go without --resume.*join with --resume first, then convert"):
+        pv.convert(folder / "a.fbin", folder / "out.fbin", resume=True, ids="name")

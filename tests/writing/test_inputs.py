@@ -7,6 +7,7 @@ import decimal
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -283,3 +284,22 @@ def test_records_and_metadata_of_numpy_and_of_times_are_kept_as_json_has_them(tm
 def test_a_lazy_frame_is_told_to_collect(tmp_path: Path) -> None:
     with pytest.raises(pv.InputError, match=r"LazyFrame.*frame\.collect\(\)"):
         pv.write(tmp_path / "a.fbin", FRAMES["polars"]().lazy())
+
+
+@pytest.mark.parametrize("one", [np.arange(16, dtype=np.float32), [0.5] * 16], ids=["array", "list"])
+@pytest.mark.parametrize("suffix", ["cvc", "fbin", "npy"])
+def test_one_vector_does_not_become_rows_of_one_value(tmp_path: Path, one: Any, suffix: str) -> None:
+    target = tmp_path / f"y.{suffix}"
+    with pytest.raises(pv.InputError, match=r"found 16 numbers in one dimension; one vector: array\[None\]"):
+        pv.write(target, one)
+    assert not target.exists()
+    pv.write(target, [one])
+    with pv.open(target) as found:
+        assert found.vectors.shape == (1, 16)
+
+
+def test_named_columns_of_single_values_and_whole_numbers_are_written(tmp_path: Path) -> None:
+    pv.write(tmp_path / "y.cvc", {"vectors": np.eye(3, dtype=np.float32), "score": np.arange(3, dtype=np.float32)})
+    pv.write(tmp_path / "ids.npy", np.arange(3))
+    with pv.open(tmp_path / "y.cvc") as found, pv.open(tmp_path / "ids.npy") as ids:
+        assert found["score"].shape == (3,) and ids.rows == 3

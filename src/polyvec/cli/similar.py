@@ -59,7 +59,9 @@ def given_words(words: list[str] | None) -> list[str]:
 
     if words and words != ["-"]:
         return words
-    read = [line.strip() for line in sys.stdin.buffer.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    read = [
+        line.strip() for line in sys.stdin.buffer.read().decode("utf-8-sig", "replace").splitlines() if line.strip()
+    ]
     if not read:
         raise InputError("no words were given, and standard input has none")
     return read

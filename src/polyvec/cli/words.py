@@ -53,7 +53,8 @@ def select(
             assert collection.vocab is not None
             near = collection.vocab.near(missing[0])
             hint = f"; near spellings: {', '.join(near)}" if near else ""
-            raise UnknownWord(f"{missing[0]!r} is not in the vocabulary, and {len(missing) - 1} more are not{hint}")
+            others = f", and {len(missing) - 1} more are not" if len(missing) > 1 else ""
+            raise UnknownWord(f"{missing[0]!r} is not in the vocabulary{others}{hint}")
         writing = gather({"overwrite": force, "check_space": not force, **flags.own_options(option)})
         receipt = write_collection(target, chosen, writing, inputs=[source])
     if missing:
@@ -236,7 +237,7 @@ def _lines(name: str, *, blank: bool = False) -> list[str]:
     from pathlib import Path
 
     data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    lines = data.decode("utf-8", "replace").splitlines()
+    lines = data.decode("utf-8-sig", "replace").splitlines()
     return lines if blank else [line.strip() for line in lines if line.strip()]
 
 

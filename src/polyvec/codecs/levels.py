@@ -35,18 +35,19 @@ class Levels:
 
 def quantize_rows(
     rows: Array, *, start: int = 0, rounding: Rounding = "norm", normalize: bool = False, reach: bool = False,
-    flag: str = "--option normalize=true",
+    flag: str = "--option normalize=true", drop: str = "remove it",
 ) -> Levels:  # fmt: skip
     """Round unit rows to levels and check each; ``start`` is the number of the first, for messages.
 
     `InputError` with index and norm at the first row that is not of length one (or, with ``normalize``, has none),
     or whose codes leave the norm's bounds. ``reach`` lets errors come up to a whole level for rows that need it.
-    ``rounding="truncate"`` keeps to no bounds: it exists to reproduce old files. ``flag`` is what errors advise.
+    ``rounding="truncate"`` keeps to no bounds: it exists to reproduce old files. ``flag`` and ``drop`` are what
+    errors advise, for rows of another length and for rows of none.
     """
     if rounding not in ROUNDINGS:
         raise InputError(f"unknown rounding {rounding!r}; there are {', '.join(ROUNDINGS)}")
     x = np.ascontiguousarray(rows, dtype=np.float32)
-    x = _unit(x, start=start, normalize=normalize, flag=flag)
+    x = _unit(x, start=start, normalize=normalize, flag=flag, drop=drop)
     codes, squares = round_levels(x, rounding=rounding)
     bad = np.flatnonzero((squares < SQUARES_LOW) | (squares > SQUARES_HIGH))
     if len(bad) and reach and rounding == "norm":
@@ -60,16 +61,14 @@ def quantize_rows(
     return Levels(codes, squares, float(error.max(initial=0.0)), float(error.sum(dtype=np.float64)))
 
 
-def _unit(rows: NDArray[np.float32], *, start: int, normalize: bool, flag: str) -> NDArray[np.float32]:
+def _unit(rows: NDArray[np.float32], *, start: int, normalize: bool, flag: str, drop: str) -> NDArray[np.float32]:
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
     with np.errstate(invalid="ignore"):
         good = (norms > 0) & np.isfinite(norms) if normalize else np.abs(norms - 1.0) <= UNIT_TOLERANCE
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
         what = "has no direction" if normalize else "is not of length one"
-        remedy = (
-            "remove it" if normalize or not norms[row] > 0 else f"normalise rows first, or use {flag} (normalize=True)"
-        )
+        remedy = drop if normalize or not norms[row] > 0 else f"normalise rows first, or use {flag} (normalize=True)"
         raise InputError(f"row {start + row} {what}: its L2 norm is {as_number(float(norms[row]))}; {remedy}")
     return (rows / norms[:, None]).astype(np.float32) if normalize else rows
 

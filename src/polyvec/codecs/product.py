@@ -180,7 +180,7 @@ def _faiss() -> Any:
     try:
         import faiss
     except ImportError:
-        raise MissingExtra("faiss-cpu", extra="faiss", purpose="Training product quantizers") from None
+        raise MissingExtra("faiss-cpu", extra="faiss", purpose="training product quantizers", one=True) from None
     return faiss
 
 

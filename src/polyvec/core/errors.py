@@ -113,8 +113,10 @@ class MissingExtra(PolyvecError, ImportError):
     "HDF5 files need h5py, which is not installed; pip install 'polyvec[hdf5]'"
     """
 
-    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} need {package}, which is not installed; pip install 'polyvec[{extra}]'")
+    def __init__(self, package: str, *, extra: str, purpose: str, one: bool = False) -> None:
+        super().__init__(
+            f"{purpose} {'needs' if one else 'need'} {package}, which is not installed; pip install 'polyvec[{extra}]'"
+        )
         self.package = package
         self.extra = extra
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import json
@@ -26,7 +27,7 @@ from polyvec.core.plain import json_default
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
-from polyvec.core.ties import TIE, check_file, check_sidecar, fingerprint, read_tie, write_tie
+from polyvec.core.ties import TIE, check_all_there, check_file, check_sidecar, fingerprint, read_tie, write_tie
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.kernels import strings as tables
 
@@ -147,11 +148,12 @@ def attach_sidecars(collection: Collection, source: Source) -> None:
     """Find a file's sidecars and put what they hold into the collection, where it has none of its own."""
     found = [(ending, beside) for ending in ENDINGS if (beside := source.sibling(source.name + ending)) is not None]
     try:
-        tie = read_tie(source) if found else None
+        tie = read_tie(source)
         if tie is not None:
             check_file(source, tie)
             for ending, beside in found:
                 check_sidecar(beside, ending, tie)
+            check_all_there(source, tie, [ending for ending, _ in found])
     except BaseException:
         for _, beside in found:
             beside.close()
@@ -176,9 +178,14 @@ def attach_sidecars(collection: Collection, source: Source) -> None:
         collection.sidecars.append(beside.name)
 
 
-def read_strings(source: Source, rows: int, field: str) -> Strings:
-    """One string a line, as offsets into the file; lines of a ``.jsonl`` are JSON strings."""
+def read_strings(source: Source, rows: int, field: str, *, marked: bool = False) -> Strings:
+    """One string a line, as offsets into the file; lines of a ``.jsonl`` are JSON strings.
+
+    With ``marked`` a byte order mark at the start is none of the first string: editors write it, sinks do not.
+    """
     data = source.view(0, source.size)
+    if marked and source.read_at(0, 3) == codecs.BOM_UTF8:
+        data = data[3:]
     stops = np.flatnonzero(data == 0x0A).astype(np.int64)
     if len(data) and data[-1] != 0x0A:
         stops = np.append(stops, len(data))

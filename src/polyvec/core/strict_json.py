@@ -15,6 +15,7 @@ from polyvec.core.errors import Corrupt
 
 MAX_DEPTH = 64  # real headers nest five deep
 MAX_DIGITS = 100
+REMEDY = "mend it, or fetch or write the file again"
 _STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * (MAX_DIGITS + 1)
@@ -76,7 +77,7 @@ def _fast() -> tuple[Any, tuple[type[Exception], ...]]:
 
 def _parse_strictly(data: bytes, path: str | None, offset: int, field: str) -> Any:
     def fail(message: str, at: int = 0) -> Corrupt:
-        return Corrupt(message, path=path, offset=offset + at, field=field)
+        return Corrupt(message, path=path, offset=offset + at, field=field, remedy=REMEDY)
 
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH:
         depth = 0

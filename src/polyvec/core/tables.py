@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+RECODE = "store it as UTF-8 (of a Latin-1 file: iconv -f latin1 -t utf-8 OLD > NEW)"  # what errors advise
+
 Value = str | int | float | bool | None
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)

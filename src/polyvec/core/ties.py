@@ -2,7 +2,7 @@
 
 It holds the size and a fingerprint of the file, and the size and SHA-256 of each sidecar. Opening compares sizes and
 the fingerprint, which reads a bounded part of the file however long it is; verifying hashes the sidecars. So a file
-that somebody puts in place of another does not get the other's words, ids and records. Sidecars without such a file
+that somebody puts in place of another does not get the other's words, ids and records, and none is lost unnoticed. Sidecars without such a file
 beside them (made by hand, or by earlier versions) are taken as they are.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +136,28 @@ def check_sidecar(beside: Source, ending: str, tie: Tie) -> None:
         )
 
 
+def check_all_there(source: Source, tie: Tie, found: Collection[str]) -> None:
+    """`Corrupt` where a sidecar that was written, by ending, is neither found nor beside the file."""
+    for ending, (size, _) in tie.sidecars.items():
+        if ending in found:
+            continue
+        beside = source.sibling(source.name + ending)  # one of a kind that this version does not read
+        if beside is None:
+            raise missing_sidecar(source, ending, size)
+        beside.close()
+
+
+def missing_sidecar(source: Source, ending: str, size: int) -> Corrupt:
+    """What to say where a sidecar is not there: the same on opening and on verifying."""
+    return Corrupt(
+        f"its sidecar {source.name + ending} is missing",
+        path=source.label,
+        field="sidecars",
+        expected=f"{size} bytes",
+        remedy=f"put it back, or remove {source.name + TIE} to go on without it",
+    )
+
+
 def check_digests(source: Source) -> Iterator[Corrupt]:
     """Every sidecar that is missing or whose bytes are not those that were written."""
     tie = read_tie(source)
@@ -145,8 +167,7 @@ def check_digests(source: Source) -> Iterator[Corrupt]:
         name = source.name + ending
         beside = source.sibling(name)
         if beside is None:
-            yield Corrupt(f"its sidecar {name} is missing", path=source.label, field="sidecars",
-                          expected=f"{size} bytes", remedy=_rebuild(name, ending))  # fmt: skip
+            yield missing_sidecar(source, ending, size)
             continue
         with beside:
             if (found := _sha256(beside)) != digest:

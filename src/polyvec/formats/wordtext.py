@@ -116,6 +116,7 @@ class WordText(Format):
                     offset=int(numbers[row]),
                     field=f"line {_line_number(data, int(numbers[row]))}",
                     expected=f"a word and {dim} numbers",
+                    remedy="mend or remove that line",
                 )
             return out
 

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from polyvec.core.errors import InputError, MissingExtra, PolyvecError
 from polyvec.core.files import stamp
 from polyvec.core.strict_json import parse_json
+from polyvec.core.tables import RECODE
 
 KINDS = ("lines", "jsonl", "csv", "tsv", "parquet")
 _SUFFIXES = {
@@ -137,7 +138,9 @@ def _decode(line: bytes, path: str, number: int) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: line {number} is not valid UTF-8 at byte {error.start} of the line") from None
+        raise InputError(
+            f"{path}: line {number} is not valid UTF-8 at byte {error.start} of the line; {RECODE}"
+        ) from None
 
 
 def _text_of(record: Any, corpus: Corpus, where: str) -> str:
@@ -163,9 +166,11 @@ def _csv(corpus: Corpus, stream: BinaryIO, position: Callable[[int], None] | Non
     try:
         names = next(reader, None)
         if names is None or corpus.field not in names:
+            there = ", ".join((names or [])[:8])
+            other = _separator(names or [], corpus)
             raise InputError(
-                f"{corpus.path}: no column {corpus.field!r}; "
-                f"there are {', '.join((names or [])[:8])}: choose with --field"
+                f"{corpus.path}: no column {corpus.field!r}; there are {there}: "
+                + ("choose with --field" if other is None else other)
             )
         if len(set(names)) != len(names):
             raise InputError(f"{corpus.path}: two columns have the same name")
@@ -181,11 +186,27 @@ def _csv(corpus: Corpus, stream: BinaryIO, position: Callable[[int], None] | Non
             record = dict(zip(names, row))
             yield record[corpus.field], record
     except UnicodeDecodeError:
-        raise InputError(f"{corpus.path}: not valid UTF-8 near line {reader.line_num + 1}") from None
+        if Path(corpus.path).is_file():  # the text is decoded ahead of the reader: only the lines themselves tell which
+            with Path(corpus.path).open("rb") as again:
+                for number, line in _lines(corpus.path, again, None):
+                    _decode(line, corpus.path, number)
+        raise InputError(f"{corpus.path}: not valid UTF-8 after line {reader.line_num}; {RECODE}") from None
     except csv.Error as error:
         raise InputError(f"{corpus.path}: line {reader.line_num}: {error}") from None
     finally:
         text.detach()
+
+
+def _separator(names: list[str], corpus: Corpus) -> str | None:
+    """What to do where the first line is one name that another separator would part."""
+    found = next((s for s in (";", "\t", ",", "|") if len(names) == 1 and corpus.field in names[0].split(s)), None)
+    if found is None:
+        return None
+    wanted = "tabs" if corpus.kind == "tsv" else "commas"
+    shown = "a tab" if found == "\t" else f"{found!r}"
+    return f"{shown} seems to separate the columns; write the table with {wanted}" + (
+        ", or name it .tsv" if found == "\t" else ""
+    )
 
 
 def _parquet_rows(corpus: Corpus) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import errno
 import io
@@ -17,22 +18,25 @@ from polyvec.core.files import Source
 from polyvec.core.records import ColumnRecords, LineRecords, ListRecords, Records
 from polyvec.core.sidecars import read_strings
 from polyvec.core.strict_json import parse_json
-from polyvec.core.tables import read_column
+from polyvec.core.tables import RECODE, read_column
 from polyvec.formats.tablerecords import TableRecords
 from polyvec.writing.inputs import given_records, values_of
 
+NEWLINE = b"\n"
 KINDS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 
 def read_records(path: str | os.PathLike[str]) -> Records:
-    """The records of a table, one a line or row; the suffix says which kind."""
+    """The records of a table, one a line or row; the suffix says which kind, or the first letter of a pipe."""
     suffix = Path(path).suffix.lower()
+    if is_pipe(path) and suffix not in KINDS:
+        return _read_pipe(path)
     if suffix in (".jsonl", ".ndjson"):
         return LineRecords(Source(path))
     if suffix == ".json":
-        return _read_json(path)
+        return _read_json(Source(path))
     if suffix in (".csv", ".tsv"):
-        return _read_csv(path, "\t" if suffix == ".tsv" else ",")
+        return _read_csv(Source(path), "\t" if suffix == ".tsv" else ",")
     if suffix == ".parquet":
         return _read_parquet(path)
     raise InputError(f"{os.fspath(path)}: records are read from {', '.join(KINDS)}, not {suffix or '(no suffix)'}")
@@ -52,7 +56,7 @@ def attach_records(collection: Collection, records: Any) -> Collection:
     found = read_records(records) if isinstance(records, (str, os.PathLike)) else given_records(records)
     if found is not None and len(found) != collection.rows:
         name = os.fspath(records) if isinstance(records, (str, os.PathLike)) else "records"
-        raise InputError(f"{name}: Metadata count mismatch: expected {collection.rows} records, got {len(found)}")
+        raise InputError(f"{name}: there are {len(found)} records for {collection.rows} rows; give one record a row")
     collection.records = found
     if isinstance(found, LineRecords):
         collection.on_close(found.source.close)
@@ -74,16 +78,16 @@ def read_ids(collection: Collection, ids: Any) -> Ids:
     if file is None:
         return _own_ids(collection, os.fspath(ids))
     suffix = Path(file).suffix.lower()
-    if field is None and suffix == ".txt":
+    if field is None and (suffix == ".txt" or (is_pipe(file) and suffix not in (".npy", *KINDS))):
         source = Source(file)
         collection.on_close(source.close)
-        return read_strings(source, collection.rows, "ids")
+        return read_strings(source, collection.rows, "ids", marked=True)
     if field is None and suffix == ".npy":
         with formats.open(file, sidecars=False) as held:
             if held.vectors.dtype.kind not in "iu" or held.vectors.row_shape not in ((), (1,)):
                 raise InputError(f"{file}: ids are whole numbers, one a row, not {_shape(held.vectors)}")
             return _counted(file, held.vectors[:].reshape(-1), collection.rows)
-    if suffix not in KINDS:
+    if suffix not in KINDS and not is_pipe(file):
         raise InputError(f"{file}: ids are read from .txt, .npy, {', '.join(KINDS)}, not {suffix or '(no suffix)'}")
     records = read_records(file)
     try:
@@ -96,15 +100,20 @@ def read_ids(collection: Collection, ids: Any) -> Ids:
 
 def named_file(text: str) -> tuple[str | None, str | None]:
     """The file and field that ``FILE`` or ``FILE:FIELD`` names; no file where it is the name of a column."""
-    if Path(text).is_file():
+    if Path(text).is_file() or is_pipe(text):
         return text, None
     file, _, field = text.rpartition(":")
-    if file and Path(file).is_file():
+    if file and (Path(file).is_file() or is_pipe(file)):
         return file, field
     looks = "/" in text or Path(file or text).suffix.lower() in (".txt", ".npy", *KINDS)
     if looks:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file or text)
     return None, None
+
+
+def is_pipe(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names a pipe, as ``<(command)`` does: its bytes come once, and its name tells no kind."""
+    return Path(path).is_fifo()
 
 
 def _own_ids(collection: Collection, name: str) -> Ids:
@@ -155,41 +164,56 @@ def _shape(column: Column) -> str:
     return f"{' x '.join(map(str, column.shape))} {column.dtype}"
 
 
-def _read_json(path: str | os.PathLike[str]) -> Records:
-    with Source(path) as source:
+def _read_pipe(path: str | os.PathLike[str]) -> Records:
+    source = Source(path)
+    head = source.read_at(0, 4096).removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+    if head == b"{":
+        return LineRecords(source)
+    return _read_json(source) if head == b"[" else _read_csv(source, ",")
+
+
+def _read_json(source: Source) -> Records:
+    with source:
         value = parse_json(source.read_at(0, source.size), path=source.label)
     if isinstance(value, dict) and isinstance(value.get("records"), list):
         value = value["records"]
     if not isinstance(value, list) or not all(isinstance(record, dict) for record in value):
-        raise Corrupt("the file is not a list of JSON objects", path=os.fspath(path), expected="[{…}, …]")
+        raise Corrupt("the file is not a list of JSON objects", path=source.label, expected="[{…}, …]")
     return ListRecords(value)
 
 
-def _read_csv(path: str | os.PathLike[str], delimiter: str) -> Records:
-    with Source(path) as source:
+def _read_csv(source: Source, delimiter: str) -> Records:
+    path = source.label
+    with source:
         data = source.read_at(0, source.size)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Corrupt("the table is not valid UTF-8", path=os.fspath(path), offset=error.start) from None
+        raise Corrupt(
+            "the table is not valid UTF-8",
+            path=path,
+            offset=error.start,
+            field=f"line {data.count(NEWLINE, 0, error.start) + 1}",
+            remedy=RECODE,
+        ) from None
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = next(rows, [])
         if not names or len(set(names)) != len(names):
-            raise Corrupt("the first line does not name each column once", path=os.fspath(path), found=str(names)[:80])
+            raise Corrupt("the first line does not name each column once", path=path, found=str(names)[:80])
         columns: list[list[str]] = [[] for _ in names]
         for row in rows:
             if not row:
                 continue
             if len(row) != len(names):
                 raise Corrupt(
-                    "a line has another number of values than the first", path=os.fspath(path),
+                    "a line has another number of values than the first", path=path,
                     field=f"line {rows.line_num}", expected=len(names), found=len(row),
                 )  # fmt: skip
             for column, value in zip(columns, row):
                 column.append(value)
     except csv.Error as error:
-        raise Corrupt(f"the table cannot be read: {error}", path=os.fspath(path)) from None
+        raise Corrupt(f"the table cannot be read: {error}", path=path) from None
     return ColumnRecords({name: read_column(column) for name, column in zip(names, columns)})
 
 

@@ -120,4 +120,7 @@ def write_given(
 def refuse_given(ids: Any, records: Any) -> None:
     """`InputError` where ids or records are given to a job that goes on in parts."""
     if ids is not None or records is not None:
-        raise InputError("--ids and --records (ids=, records=) go without --resume: each part has its own")
+        raise InputError(
+            "--ids and --records (ids=, records=) go without --resume: each part has its own; join with --resume first, then "
+            "convert the result with --ids or --records"
+        )

@@ -19,7 +19,7 @@ from typing import Any
 
 from polyvec import formats
 from polyvec.core.digests import read_digests, sidecars_of, write_digests
-from polyvec.core.errors import FormatError, FormatWarning, InputError
+from polyvec.core.errors import Corrupt, FormatError, FormatWarning, InputError
 from polyvec.core.files import Source, open_source
 from polyvec.core.format import Finding, Progress
 from polyvec.core.hashing import DIGEST, HASH_STEP
@@ -153,7 +153,11 @@ def _check(source: Source, detection: formats.Detection, own: Mapping[str, Any])
     if source.path is not None:
         findings += [Finding.of(error) for error in check_digests(source)]
         with detection.format.open(source, variant=variant, **own) as collection:
-            attach_sidecars(collection, source)
+            try:
+                attach_sidecars(collection, source)
+            except Corrupt as error:
+                told = Finding.of(error)
+                return findings if told in findings else [*findings, told]
             if collection.records is not None:
                 for _ in collection.records:
                     pass

@@ -31,6 +31,7 @@ PER_SHARD = 256  # records a file: what a page of results fetches stays small
 MOST_BYTES = 2**31 - 2**20  # what a browser's kernel can address
 MOST_SINGLE = 64 << 20
 INDEX, SITE, EMBEDDINGS, NAMES, IDS = "index.html", "site.json", "embeddings.i8bin", "names.txt", "ids.json"
+DROP = "remove it, or leave such rows out with --drop-invalid (drop_invalid=True)"
 _DATA = re.compile(rf"data/({SITE}|{EMBEDDINGS}|{NAMES}|{IDS}|map\.bin|field-\d+\.bin|records/\d+\.json)")
 
 
@@ -151,7 +152,9 @@ def _codes(collection: Collection, digest: Any, progress: Progress | None) -> It
         if block.codec == CODEC and next(bad_rows(block.parts["codes"], start=block.start), None) is None:
             codes = block.parts["codes"]  # levels that keep the rules stay what they are
         else:
-            codes = quantize_rows(_in_reach(block.decode()), start=block.start, normalize=True, reach=True).codes
+            codes = quantize_rows(
+                _in_reach(block.decode()), start=block.start, normalize=True, reach=True, drop=DROP
+            ).codes
         data = np.ascontiguousarray(codes).tobytes()
         digest.update(data)
         yield data

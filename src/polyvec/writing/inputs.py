@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
+import numpy as np
+
 from polyvec.core.collection import Collection, as_ids
 from polyvec.core.errors import InputError
 from polyvec.core.records import Records, as_records
@@ -25,8 +27,19 @@ def as_collection(
     elif type(data).__name__ == "LazyFrame":
         raise InputError("a LazyFrame is a plan that has no rows yet; give what it makes, frame.collect()")
     else:
-        base = Collection.from_arrays(data)
+        base = Collection.from_arrays(data if isinstance(data, Mapping) else _rows(data))
     return replaced(base, vocab=vocab, records=records, ids=ids, metadata=metadata)
+
+
+def _rows(data: Any) -> Any:
+    """The array, unless it is plain numbers in one dimension: as rows they would each be a vector of one value."""
+    array = np.asarray(data)
+    if array.ndim == 1 and array.dtype.kind == "f":
+        raise InputError(
+            f"expected rows of numbers, found {len(array)} numbers in one dimension; one vector: array[None] ([vector] for "
+            "a list), a column of single values: array[:, None]"
+        )
+    return array
 
 
 def replaced(
