@@ -256,3 +256,12 @@ def test_metadata_that_fasttext_has_no_place_for_stands_beside_it(tmp_path: Path
     assert any("metadata" in name for name in receipt.sidecars)
     with pv.open(tmp_path / "m.fasttext") as found:
         assert found.metadata["note"] == "mine" and found.metadata["epoch"] == 7
+
+
+@pytest.mark.parametrize(("name", "head", "line"), [("t.txt", "", 2), ("t.vec", "3 3\n", 3)])
+def test_what_is_no_number_is_told_with_its_line_and_what_to_do(
+    tmp_path: Path, name: str, head: str, line: int
+) -> None:
+    (tmp_path / name).write_text(f"{head}a 1 2 3\nb 1 x 3\nc 1 2 3\n")
+    with pytest.raises(Corrupt, match=rf"not a number .*line {line} .*; mend or remove that line"):
+        pv.convert(tmp_path / name, tmp_path / "out.fbin")
