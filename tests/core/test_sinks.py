@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -18,7 +19,7 @@ from polyvec.core.commits import create_temp
 from polyvec.core.errors import InputError, Truncated
 from polyvec.core.files import Source
 from polyvec.core.journal import JOURNAL
-from polyvec.core.sinks import HASH_STEP, TEMP_SUFFIX, Sink, sweep
+from polyvec.core.sinks import HASH_STEP, TEMP_SUFFIX, Sink, check_target, sweep
 from polyvec.kernels.filecasts import Cast
 from polyvec.testing.atomicity import contents
 
@@ -278,3 +279,19 @@ def test_a_folder_that_takes_no_file_is_told_by_the_targets_name(tmp_path: Path)
     with mock.patch.object(os, "open", side_effect=denied), pytest.raises(PermissionError) as caught:
         create_temp(target)
     assert caught.value.filename == str(target)
+
+
+def test_a_target_that_goes_while_it_is_looked_at_is_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "a"
+    target.write_bytes(b"x")
+    plain = os.stat
+
+    def going(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        found = plain(path, *arguments, **options)
+        if os.fspath(path) == os.fspath(target):
+            target.unlink(missing_ok=True)  # another writer's commit removes it, right after the first look
+        return found
+
+    monkeypatch.setattr(os, "stat", going)
+    check_target(target)
+    assert not target.exists()

@@ -404,15 +404,24 @@ def check_target(
         return
     target = Path(os.path.realpath(path))
     refuse_inputs(path, inputs)
-    if target.is_dir():
+    kind = _kind_at(target)  # asked once: between two questions another writer may have replaced it
+    if kind == stat.S_IFDIR:
         raise InputError(f"{path}: the output is a directory; name a file in it")
     # A rename would put a plain file in place of the device: /dev/null must stay what it is.
-    if Path(path).exists() and not Path(path).is_file():
+    if kind not in (None, stat.S_IFREG):
         raise InputError(f"{path}: the output is a device or a pipe, not a file; write to - and redirect that")
     if not overwrite and exists(target):
         raise InputError(f"{path}: the output exists; use --force (overwrite=True) to replace it")
     if not target.parent.is_dir():
         raise InputError(f"{path}: the folder {target.parent} does not exist; create it first")
+
+
+def _kind_at(path: Path) -> int | None:
+    """What lies at a path, as `stat` names it; None where nothing does."""
+    try:
+        return stat.S_IFMT(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def refuse_inputs(target: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
