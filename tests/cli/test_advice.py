@@ -164,3 +164,9 @@ def test_a_pattern_that_the_shell_took_apart_gets_a_hint(cli, folder, command):
     assert "'shard-0000*-of-00003.fbin'" in err and "in quotes" in err and "polyvec merge" in err
     code, _, err = cli("stats", "vectors.fbin", "one", "two")
     assert code == 2 and "unexpected extra argument" in err and "quotes" not in err
+
+
+def test_a_capital_letter_for_a_flag_is_told(cli):
+    code, _, err = cli("convert", "vectors.fbin", "-O", "y.npy")
+    assert code == 2 and "No such option: -O; did you mean -o, the output?" in err
+    assert "did you mean" not in cli("convert", "vectors.fbin", "-X", "y.npy")[2]

@@ -277,3 +277,20 @@ def test_being_asked_to_end_cleans_up_too(folder):
     _, err = child.communicate(timeout=20)
     assert child.returncode == 143 and "Traceback" not in err
     assert files(folder) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("similar", "words.fifu", "Z\udcfcrich"),
+        ("analogy", "words.fifu", "Berlin", "Z\udcfcrich", "hello"),
+        ("search", "words.fifu", "--word", "Z\udcfcrich"),
+        ("search", "vectors.fbin", "--text", "Z\udcfcrich", "--model", "minilm.weights"),
+        ("search", "vectors.fbin", "--row", "0", "--where", "name=Z\udcfcrich"),
+        ("embed", "texts.jsonl", "out.npy", "--model", "minilm.weights", "--prompt", "Z\udcfcrich"),
+        ("publish", "vectors.fbin", "site", "--title", "Z\udcfcrich"),
+    ],
+)
+def test_an_argument_that_is_no_text_is_told(cli, arguments):
+    code, _, err = cli(*arguments)
+    assert code == 2 and r"the argument '" in err and r"Z\xfcrich' is not UTF-8: byte 0xfc" in err

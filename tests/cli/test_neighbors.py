@@ -178,3 +178,46 @@ def test_stats_prints_and_writes(cli, folder):
     assert code == 0 and ": normalised" in out and "intrinsic dimension" in out and (folder / "s.html").exists()
     found = json.loads(cli("stats", "vectors.fbin", "--json")[1])
     assert found["rows"] == 300 and len(found["dimensions"]["mean"]) == 16
+
+
+def test_an_unknown_word_gives_near_spellings(cli):
+    code, _, err = cli("search", "words.fifu", "--word", "Berln")
+    assert code == 2 and "near spellings: Berlin" in err
+
+
+@pytest.mark.parametrize(
+    ("made_with", "told"),
+    [
+        ({}, "name its weights with --model"),
+        ({"model": "all-MiniLM-L6-v2"}, "add --model minilm"),
+        ({"model": "sentence-transformers/all-MiniLM-L6-v2"}, "add --model minilm"),
+        ({"model_name": "BAAI/bge-small"}, "the base is of BAAI/bge-small: add --model bge-small"),
+    ],
+)
+def test_a_text_without_a_model_is_told_which_made_the_base(cli, made_with, told):
+    pv.write("embedded.npy", np.eye(4, dtype=np.float32), metadata=made_with)
+    code, _, err = cli("search", "embedded.npy", "--text", "cat")
+    assert code == 2 and told in err
+
+
+def test_a_result_of_another_metric_than_the_truth_is_told(cli):
+    for metric in ("l2", "cosine"):
+        cli("truth", "vectors.fbin", "queries.fbin", "-o", f"{metric}.ibin", "-m", metric, "-k", "10")
+    code, _, err = cli("recall", "l2.ibin", "cosine.ibin", "-k", "10")
+    assert code == 2 and "of different metrics" in err and "l2.ibin states l2 and cosine.ibin cosine" in err
+    assert "--metric" not in err
+    code, _, err = cli("recall", "l2.ibin", "l2.ibin", "-k", "10", "-m", "ip")
+    assert code == 2 and "states l2 and ip was asked for; leave --metric" in err
+
+
+def test_truth_names_what_it_wrote_beside_its_output(cli, folder):
+    _, out, _ = cli("truth", "vectors.fbin", "queries.fbin", "-o", "gt.ibin", "-m", "l2")
+    assert "beside it: gt.ibin.metadata.json" in out and (folder / "gt.ibin.metadata.json").is_file()
+    _, out, _ = cli("truth", "vectors.fbin", "queries.fbin", "-o", "two.ibin", "--style", "cuvs", "-m", "l2", "--json")
+    assert json.loads(out)["sidecars"] == ["two.ibin.metadata.json", "two.distances.fbin.metadata.json"]
+
+
+def test_shards_are_called_by_their_pattern(cli):
+    for command in (("quality", "shard*.fbin", "--encoding", "float16", "--k", "1"), ("stats", "shard*.fbin")):
+        _, out, _ = cli(*command)
+        assert "*" in out.splitlines()[0] and "(3 files)" in out.splitlines()[0]

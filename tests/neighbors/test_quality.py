@@ -257,3 +257,19 @@ def test_the_nearest_centroid_is_the_same_on_every_path(path):
 def test_bad_input_is_one_clear_line(options, says):
     with pytest.raises(InputError, match=re.escape(says)):
         measure_quality(ROWS, **options)
+
+
+def test_a_compressed_copy_in_shards_has_the_size_of_all_of_them(tmp_path):
+    pv.write(tmp_path / "a.fbin", ROWS)
+    pv.split(tmp_path / "a.fbin", tmp_path / "part.npy", parts=4)
+    found = measure_quality(tmp_path / "a.fbin", str(tmp_path / "part*.npy"), sample_queries=5, k=[1]).entries[0]
+    assert found.name.startswith("part") and found.name.endswith(".npy (4 files)")
+    assert found.bytes == sum(path.stat().st_size for path in tmp_path.glob("part*.npy"))
+
+
+def test_an_encoding_that_nothing_writes_is_named_only_where_it_is_clearly_smaller():
+    rows = np.random.default_rng(8).standard_normal((20_000, 8)).astype(np.float32)
+    few = measure_quality(rows, encodings=["int8-chunk", "int8-file"], sample_queries=50, k=[10], suggest=0.1)
+    sizes = {entry.name: entry.bytes for entry in few.entries}
+    assert sizes["int8-chunk"] * 0.99 < sizes["int8-file"] < sizes["int8-chunk"]
+    assert few.suggestion == "int8-chunk" and few.smaller is None

@@ -6,7 +6,6 @@ at hand has not, one clause more says whose flag it is.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -23,11 +22,7 @@ def fitted(message: str, arguments: list[str]) -> str:
         return message
     from polyvec.cli.terminal import build
 
-    command, name = build(arguments[:1]), ""
-    for word in arguments:
-        if word not in getattr(command, "commands", {}):
-            break
-        command, name = command.commands[word], f"{name} {word}".strip()
+    command, name = _asked(arguments)
     own = flags_of(command)
     if not name or own.issuperset(named):
         return message
@@ -37,19 +32,36 @@ def fitted(message: str, arguments: list[str]) -> str:
 
 
 def about_usage(message: str, arguments: list[str]) -> str:
-    """A usage error's message, and more where the shell seems to have put files in the place of a pattern."""
+    """A usage error's message, and more where a flag is a capital letter's slip, or where the shell seems to have put
+    files in the place of a pattern."""
+    capital = re.search(r"No such option: (-[A-Z])", message)
+    if capital is not None and (meant := capital[1].lower()) in (own := flags_of(_asked(arguments)[0])):
+        output = ", the output" if meant == "-o" and "--output" in own else ""
+        return f"{message.rstrip('.')}; did you mean {meant}{output}?"
+    from polyvec.core.shards import pattern_of
+
     files = [word for word in arguments if not word.startswith("-") and Path(word).is_file()]
     if "unexpected extra argument" not in message or len(files) < 2:
         return message
     kinds = Counter(Path(word).suffix for word in files)
     alike = [word for word in files if Path(word).suffix == kinds.most_common(1)[0][0]]
-    start = os.path.commonprefix(alike)  # noqa: RUF071 (letters, not folders)
-    end = os.path.commonprefix([word[len(start) :][::-1] for word in alike])[::-1]  # noqa: RUF071
-    pattern = f"'{start}*{end}'" if len(alike) > 1 else "'shard-*.fbin'"
+    pattern = f"'{pattern_of(alike)}'" if len(alike) > 1 else "'shard-*.fbin'"
     return (
         f"too many files: {', '.join(files[:3])}{' and others' if len(files) > 3 else ''}; a pattern of shards is one "
         f"argument when it is in quotes ({pattern}), and polyvec merge takes many files: polyvec merge {pattern} -o OUTPUT"
     )
+
+
+def _asked(arguments: list[str]) -> tuple[Any, str]:
+    """The command that the arguments name, and its words."""
+    from polyvec.cli.terminal import build
+
+    command, name = build(arguments[:1]), ""
+    for word in arguments:
+        if word not in getattr(command, "commands", {}):
+            break
+        command, name = command.commands[word], f"{name} {word}".strip()
+    return command, name
 
 
 def flags_of(command: Any) -> set[str]:

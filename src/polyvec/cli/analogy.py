@@ -11,7 +11,9 @@ from polyvec.cli import flags
 
 def command(
     file: Annotated[str, typer.Argument(help="Word embeddings of any word format.")],
-    words: Annotated[list[str] | None, typer.Argument(help="a b c; none or - reads three words a line.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(callback=flags.text_of, help="a b c; none or - reads three words a line.")
+    ] = None,
     k: Annotated[int, flags.neighbours(min=1)] = 10,
     include: Annotated[
         list[str] | None,

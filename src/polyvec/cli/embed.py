@@ -22,7 +22,9 @@ def command(
     encoding: flags.Encoding = None,
     to: flags.TargetFormat = None,
     engine: Annotated[str, typer.Option(help="auto, native, onnxruntime, openvino or numpy.")] = "auto",
-    prompt: Annotated[str | None, typer.Option(help="Put before every text, as in 'query: '.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option(callback=flags.text_of, help="Put before every text, as in 'query: '.")
+    ] = None,
     truncate_dim: Annotated[int | None, typer.Option(min=1, help="Keep the first values of each vector only.")] = None,
     max_seq_length: Annotated[int, typer.Option(help="Tokens read of each text.")] = 256,
     normalize: Annotated[bool, typer.Option(help="Make vectors unit length.")] = True,

@@ -30,6 +30,24 @@ FLAGS = {
 MANY = "several by commas"
 
 
+def text_of(value: Any) -> Any:
+    """The callback of what takes words and texts: `InputError` where an argument's bytes are no text.
+
+    Paths may be any bytes, so each argument has to say what it is."""
+    from polyvec.core.errors import InputError
+
+    for one in [value] if isinstance(value, str) else value or ():
+        try:
+            one.encode()
+        except UnicodeEncodeError as error:
+            given = one.encode("utf-8", "surrogateescape")
+            raise InputError(
+                f"the argument '{str(given)[2:-1]}' is not UTF-8: byte 0x{given[len(one[: error.start].encode())]:02x} is no "
+                "part of a character; convert it to UTF-8, with iconv or in the terminal's settings"
+            ) from None
+    return value
+
+
 def output(what: str) -> Any:
     """``-o/--output``, with what is written: a file, a folder."""
     return typer.Option("--output", "-o", help=f"The output: {what}.")
@@ -114,7 +132,9 @@ Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; 
 Report = Annotated[
     str | None, typer.Option("--report", help="Write a report to this file: .html with plots, .json or .txt.")
 ]
-Title = Annotated[str | None, typer.Option("--title", help="The page's title; the file's name unless told.")]
+Title = Annotated[
+    str | None, typer.Option("--title", callback=text_of, help="The page's title; the file's name unless told.")
+]
 Duplicates = Annotated[
     str | None,
     typer.Option("--duplicates", help="Words that stand twice, in word formats: keep the first or last, or rename."),

@@ -19,10 +19,12 @@ def command(
         list[int] | None, typer.Option("--row", help="A row of the base as the query; may be repeated.")
     ] = None,
     word: Annotated[
-        list[str] | None, typer.Option("--word", help="A word of the base's vocabulary as the query.")
+        list[str] | None,
+        typer.Option("--word", callback=flags.text_of, help="A word of the base's vocabulary as the query."),
     ] = None,
     text: Annotated[
-        list[str] | None, typer.Option("--text", help="A text to embed as the query; needs --model.")
+        list[str] | None,
+        typer.Option("--text", callback=flags.text_of, help="A text to embed as the query; needs --model."),
     ] = None,
     model: Annotated[
         str | None, flags.model_file("a .weights file, or minilm for the installed one; it embeds --text")
@@ -33,6 +35,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--where",
+            callback=flags.text_of,
             metavar="FIELD=VALUE",
             help="Only rows whose record has this value (2 is 2.0; null or nothing: a missing one); may be repeated.",
         ),
@@ -99,7 +102,7 @@ def _queries(
         return query, []
     if texts:
         if model is None:
-            raise InputError("--text needs a model to embed it with; name its weights with --model")
+            raise InputError(f"--text needs a model to embed it with; {_model_of(base)}")
         from importlib import import_module
 
         with import_module("polyvec.embedder").Embedder(model) as embedder:
@@ -108,11 +111,16 @@ def _queries(
     if words:
         if base.vocab is None:
             raise InputError("--word needs a vocabulary, and the base has none; use --row or --queries")
+        from polyvec.cli.similar import near_spellings
+
         rows = []
         for word in words:
             found = base.vocab.get(word)
             if found is None:
-                raise InputError(f"the word {word!r} is not in the vocabulary of {len(base.vocab)} words")
+                raise InputError(
+                    f"the word {word!r} is not in the vocabulary of {len(base.vocab)} words"
+                    f"{near_spellings(base.vocab, word)}"
+                )
             rows.append(found)
         again = set(base.vocab.words[base.vocab.duplicates]) & set(words)
         for word in sorted(again):
@@ -123,6 +131,17 @@ def _queries(
         if not 0 <= row < vectors.rows:
             raise InputError(f"row {row} does not exist; the base has rows 0 to {vectors.rows - 1}")
     return vectors[rows], [f"row {row}" for row in rows]
+
+
+def _model_of(base: Any) -> str:
+    """What to give as --model, where the base says what made it."""
+    from polyvec.model.places import INSTALLED
+
+    named = next((v for v in map(base.metadata.get, ("model", "model_name")) if isinstance(v, str) and v), None)
+    if named is None:
+        return "name its weights with --model"
+    short = named.rstrip("/").rsplit("/", 1)[-1]
+    return f"the base is of {named}: add --model {'minilm' if short.lower() in INSTALLED else short}"
 
 
 def _fields(pairs: list[str] | None) -> dict[str, Any] | None:

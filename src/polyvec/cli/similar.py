@@ -12,7 +12,8 @@ from polyvec.cli import flags
 def command(
     file: Annotated[str, typer.Argument(help="Word embeddings of any word format: .fifu, .bin, .txt, .vec, .floret.")],
     words: Annotated[
-        list[str] | None, typer.Argument(help="Words; - or none reads one a line from standard input.")
+        list[str] | None,
+        typer.Argument(callback=flags.text_of, help="Words; - or none reads one a line from standard input."),
     ] = None,
     k: Annotated[int, flags.neighbours(min=1)] = 10,
     metric: Annotated[str, flags.metrics("cosine or angular")] = "cosine",
@@ -74,8 +75,13 @@ def require(model: Any, word: str) -> None:
     try:
         model.embedding(word)
     except UnknownWord as error:
-        near = model.vocab.near(word)
-        raise UnknownWord(f"{error}; near spellings: {', '.join(near)}" if near else str(error)) from None
+        raise UnknownWord(f"{error}{near_spellings(model.vocab, word)}") from None
+
+
+def near_spellings(vocab: Any, word: str) -> str:
+    """The end of a message about a word that is not there: ``; near spellings: king, kin``, or nothing."""
+    near = vocab.near(word)
+    return f"; near spellings: {', '.join(near)}" if near else ""
 
 
 def require_words(model: Any, file: str) -> None:

@@ -79,6 +79,8 @@ def command(
         f"rows, {receipt.metric} ({receipt.metric_from}), "
         f"{f'distances {receipt.distances}' if receipt.distances else 'ids alone'}, {receipt.seconds:.2f} s{again}"
     )
+    if receipt.sidecars:
+        print(f"  beside it: {', '.join(receipt.sidecars)}")
     for line in receipt.notes:
         note(f"note: {line}")
     return None

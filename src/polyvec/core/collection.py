@@ -13,6 +13,7 @@ from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.records import ConcatRecords, Records, as_records
 from polyvec.core.selection import bounds, one_row, row_numbers
+from polyvec.core.shards import pattern_of
 from polyvec.core.views import ConcatColumn, RangeColumn, TakeColumn
 from polyvec.core.vocab import Strings, Vocab, as_vocab
 
@@ -54,6 +55,7 @@ class Collection:
         self.metadata: dict[str, Any] = dict(metadata or {})
         self.format = format
         self.path = path
+        self.shards: tuple[str, ...] = ()  # the files of several; path is the first
         self.notes: list[str] = list(notes)
         self.sidecars: list[str] = []  # files beside this one that words, records or ids came from
         self.reason = ""
@@ -91,6 +93,18 @@ class Collection:
     def vectors(self) -> Column:
         """The main column."""
         return self.columns[self.main]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the file or of all shards; none for what is in memory."""
+        return self.shards or (() if self.path is None else (self.path,))
+
+    @property
+    def title(self) -> str:
+        """What to call it: the file, of shards their pattern and number, memory where there is no file."""
+        if len(self.files) > 1:
+            return f"{pattern_of(self.files)} ({len(self.files)} files)"
+        return self.path or "memory"
 
     @property
     def rows(self) -> int:
@@ -191,7 +205,7 @@ class Collection:
                 ids: Ids | None) -> Collection:  # fmt: skip
         part = Collection(columns, main=main, vocab=vocab, records=records, ids=ids, metadata=self.metadata,
                           format=self.format, path=self.path)  # fmt: skip
-        part.taken = self.taken
+        part.taken, part.shards = self.taken, self.shards
         return part
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -293,6 +307,7 @@ def concat(collections: Sequence[Collection]) -> Collection:
         notes=notes,
     )
     result.taken = first.taken
+    result.shards = tuple(file for collection in collections for file in collection.files)
     for collection in collections:
         result.on_close(collection.close)
     return result

@@ -78,6 +78,13 @@ def parse_shard_name(name: str) -> ShardName | None:
     return None
 
 
+def pattern_of(paths: Sequence[str]) -> str:
+    """A pattern that names all of these paths: how they all begin, a star, and how they all end."""
+    start = os.path.commonprefix(paths)  # noqa: RUF071 (letters, not folders)
+    end = os.path.commonprefix([path[len(start) :][::-1] for path in paths])[::-1]  # noqa: RUF071
+    return f"{start}*{end}"
+
+
 def is_pattern(text: str) -> bool:
     """Whether a path is a glob rather than a file that exists."""
     return any(c in text for c in "*?[") and not exists(text)

@@ -37,6 +37,7 @@ MOST_GIVEN = 10_000  # of given queries; of more, so many evenly spread
 RUN_ROWS = 8192
 SAMPLE = 16384  # rows that codebooks are learnt from
 NORMS = 200_000  # lengths in the histogram
+NOTABLE = 0.01  # by which an encoding that nothing writes must be smaller to be worth a word
 BEYOND = 16  # true neighbours listed beyond the largest k, to see what ties with the last
 
 
@@ -211,7 +212,7 @@ def _measure(
             tally.failed = str(error)
         tables.append(tally)
     if other is not None:
-        title = Path(other[0].path).name if other[0].path else "compressed"
+        title = Path(other[0].title).name if other[0].path else "compressed"
         tables.append(Tally(title, other[1].encoding, _size(*other), scan()))
         tables[-1].column = other[1]
     truth = scan(BEYOND)
@@ -231,7 +232,7 @@ def _measure(
     entries = tuple(tally.entry(true_ids, true_keys, ks, raw, metric) for tally in tables)
     choice = job.choice
     return Quality(
-        collection.path or "memory", vectors.rows, dim, str(vectors.dtype), raw, left,
+        collection.title, vectors.rows, dim, str(vectors.dtype), raw, left,
         None if job.rows == vectors.rows else job.rows, skipped, len(asked.probes), asked.given, choice.word,
         choice.source, choice.notes, entries, _histogram(np.concatenate(norms)),
     )  # fmt: skip
@@ -271,7 +272,7 @@ def _suggest(found: Quality, target: float, original: Base, collection: Collecti
         suggestion=name,
         target=(at, target),
         command=_command(name, original, collection, column),
-        smaller=smallest if sizes[smallest] < sizes[name] else None,
+        smaller=smallest if sizes[smallest] <= sizes[name] * (1 - NOTABLE) else None,
         undecided=next(
             (e.name for e in sorted(able, key=_bytes) if e.bytes < sizes[name] and _reaches(e, at, target)), None
         ),
@@ -375,7 +376,8 @@ def _queries(job: _Job, queries: Base | None, most: int | None, seed: int) -> _A
 
 
 def _size(collection: Collection, column: Column) -> float:
-    """Bytes of the compressed file: of the file where there is one, else of the decoded column."""
-    if collection.path is not None and Path(collection.path).is_file():
-        return float(Path(collection.path).stat().st_size)
+    """Bytes of the compressed file: of the file, or of all shards, where there is one, else of the decoded column."""
+    files = [Path(file) for file in collection.files]
+    if files and all(file.is_file() for file in files):
+        return float(sum(file.stat().st_size for file in files))
     return float(column.nbytes)

@@ -91,13 +91,18 @@ def measure_recall(
     >>> measure_recall(np.array([[3, 1]]), np.array([[1, 2]]), k=[2])[0].recall
     0.5
     """
-    asked_for = None if metric is None else parse_metric(metric)
+    asked_for = given = None if metric is None else parse_metric(metric)
     with opened(result) as (one, _), opened(truth) as (two, _):
         mine, theirs = listed_in(one, "the result"), listed_in(two, "the truth")
         for listed in (theirs, mine):
-            known = metric_of(listed, asked_for)
+            known = metric_of(listed, given)
             if known is not None and asked_for is None:
                 asked_for, stated_by = known, listed.label
+            elif known is not None and asked_for is not None and known is not asked_for:
+                raise InputError(
+                    f"the two files are of different metrics, which do not compare: {mine.label} states {known.word} and "
+                    f"{theirs.label} {asked_for.word}; name a ground truth by {known.word}"
+                )
     width = min(mine.ids.shape[1], theirs.ids.shape[1])
     k = k if k is not None else [one for one in USUAL if one <= width]
     source = "given" if metric is not None else None if asked_for is None else f"stated by {stated_by}"

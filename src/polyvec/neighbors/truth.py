@@ -66,7 +66,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class TruthReceipt:
-    """What `write_truth` did. `distances` says what was written as such, None for ids alone."""
+    """What `write_truth` did. `distances` says what was written as such, None for ids alone; `sidecars` lie beside it."""
 
     outputs: tuple[str, ...]
     queries: int
@@ -78,6 +78,7 @@ class TruthReceipt:
     resumed_at: int
     seconds: float
     notes: tuple[str, ...] = ()
+    sidecars: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -134,7 +135,7 @@ def write_truth(
             )
         notes = [*choice.notes, *said]
         with opened(base) as (collection, vectors), opened_queries(queries) as (_, asked):
-            outputs, convention = _write(truth, target, style, vectors, asked, choice.metric, notes)
+            outputs, convention, sidecars = _write(truth, target, style, vectors, asked, choice.metric, notes)
             rows = vectors.rows
             if collection.ids is not None:
                 notes.append("the base has ids of its own; the truth lists row numbers, as such files do")
@@ -143,7 +144,7 @@ def write_truth(
             state.path.unlink(missing_ok=True)
     return TruthReceipt(
         tuple(outputs), len(truth.rows), truth.rows.shape[1], truth.metric, choice.source, convention, rows, resumed,
-        time.perf_counter() - started, tuple(notes),
+        time.perf_counter() - started, tuple(notes), sidecars,
     )  # fmt: skip
 
 
@@ -277,8 +278,8 @@ def _digest(data: bytes) -> bytes:
 
 def _write(
     truth: Truth, target: Path, style: str, vectors: Column, asked: Column, metric: Metric, notes: list[str]
-) -> tuple[list[str], str | None]:
-    """Write the files; their names, and what the distances in them are. `notes` take what they could not hold."""
+) -> tuple[list[str], str | None, tuple[str, ...]]:
+    """Write the files; their names, what the distances in them are, and what lies beside them. `notes` take what they could not hold."""
     from polyvec.verbs.convert import write
 
     limit = 2**31 if style != "hdf5" else 2**63
@@ -290,22 +291,22 @@ def _write(
     if style == "ids":
         known = target.suffix.lower() in (".ibin", ".u32bin", ".npy", ".ivecs")
         format = None if known else "ibin" if kind is np.int32 else "u32bin"
-        write(target, ids, measure=False, format=format, metadata=about)
-        return [str(target)], None
+        made = write(target, ids, measure=False, format=format, metadata=about)
+        return [str(target)], None, made.sidecars
     convention = TABLE[STYLES[style]][metric]
     near = truth.distances(convention)
     notes += lost_range(truth.scores, near)
     about[KEY] = convention.value
     if style == "big-ann":
-        write(target, {"ids": ids, "distances": near}, format="truth", measure=False, metadata=about)
-        return [str(target)], convention.value
+        made = write(target, {"ids": ids, "distances": near}, format="truth", measure=False, metadata=about)
+        return [str(target)], convention.value, made.sidecars
     if style == "cuvs":
         beside = target.with_name(f"{target.stem}.distances.fbin")
         form = "ibin" if kind is np.int32 else "u32bin"
         with Together() as files:
-            write(beside, near, format="fbin", measure=False, metadata=about, together=files)
-            write(target, ids, format=form, measure=False, metadata=about, together=files)
-        return [str(target), str(beside)], convention.value
+            far = write(beside, near, format="fbin", measure=False, metadata=about, together=files)
+            made = write(target, ids, format=form, measure=False, metadata=about, together=files)
+        return [str(target), str(beside)], convention.value, (*made.sidecars, *far.sidecars)
     narrow = np.int32 if truth.rows.size == 0 or truth.rows.max() < 2**31 else np.int64
     columns: dict[str, Column] = {
         "train": vectors,
@@ -314,8 +315,8 @@ def _write(
         "distances": ArrayColumn("distances", near),
     }
     collection = Collection(columns, main="train", metadata=benchmark_metadata(vectors, metric))
-    write(target, collection, format="hdf5", measure=False)
-    return [str(target)], convention.value
+    made = write(target, collection, format="hdf5", measure=False)
+    return [str(target)], convention.value, made.sidecars
 
 
 def benchmark_metadata(vectors: Column, metric: Metric | None) -> dict[str, Any]:

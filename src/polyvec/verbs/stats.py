@@ -133,7 +133,7 @@ def stats(
                 progress(block.first + block.count, vectors.rows)
         duplicates, examples = walk.duplicates()
         return Stats(
-            collection.path or "memory", vectors.name, vectors.rows, vectors.row_shape[0], str(vectors.dtype),
+            collection.title, vectors.name, vectors.rows, vectors.row_shape[0], str(vectors.dtype),
             walk.zero, walk.nan, walk.infinite, duplicates, examples, walk.dimensions(), walk.norms(),
             look_at_shape(vectors, threads),
         )  # fmt: skip
