@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from polyvec.codecs import (
     transcode,
 )
 from polyvec.core.blocks import Block, Codec, cast
-from polyvec.core.errors import InputError, LossyConversion
+from polyvec.core.errors import InputError, LossyConversion, MissingExtra
 from polyvec.testing import strategies, vectors
 
 EPSILON = float(np.finfo(np.float32).eps)
@@ -205,3 +207,11 @@ def test_integers_are_never_changed_by_a_cast() -> None:
     with pytest.raises(InputError, match="does not fit"):
         cast(np.array([[1e300]], np.float64), np.dtype("<f4"))
     assert cast(np.array([[5]], np.int64), np.dtype("<i4")).dtype == np.int32
+
+
+def test_training_without_its_library_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyvec.codecs import product
+
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingExtra, match=r"^training product quantizers needs faiss-cpu.*polyvec\[faiss\]"):
+        product._faiss()

@@ -97,7 +97,7 @@ def test_ids_given_as_values_are_ids(folder: Path) -> None:
         ("nothing", "no such file, and no such field or column; there are name, n"),
         ("x", "the field 'x' of row 0 holds 0.5"),
         ("t.csv", r"say which field the ids are, .*t\.csv:FIELD; there are key, year"),
-        ("t.csv:none", "the field 'none' of row 0 holds none"),
+        ("t.csv:none", "t.csv: no field 'none'; there are key, year"),
         ("a.fbin", "ids are read from .txt, .npy"),
         ("short.txt", "expected 6 lines, found 2"),
         ("floats.npy", "ids are whole numbers"),
@@ -186,3 +186,13 @@ def test_a_table_in_latin_1_is_told_with_its_line_and_what_to_do(folder: Path) -
 def test_resume_refuses_ids_and_says_the_way_round(folder: Path) -> None:
     with pytest.raises(pv.InputError, match=r"go without --resume.*join with --resume first, then convert"):
         pv.convert(folder / "a.fbin", folder / "out.fbin", resume=True, ids="name")
+
+
+def test_a_field_that_a_table_lacks_is_told_with_what_there_is(folder: Path) -> None:
+    (folder / "s.csv").write_text("name;year\n" + "".join(f"{name};1\n" for name in NAMES))
+    for given, said in (
+        ("s.csv:name", r"no field 'name'; there are name;year: ';' seems to separate the columns"),
+        ("t.csv:title", r"no field 'title'; there are key, year: choose one of them"),
+    ):
+        with pytest.raises(pv.InputError, match=said):
+            pv.convert(folder / "a.fbin", folder / "out.fbin", ids=f"{folder}/{given}")

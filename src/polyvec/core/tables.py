@@ -9,7 +9,7 @@ missing value (nothing between two commas) is null in a column of numbers or tru
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 RECODE = "store it as UTF-8 (of a Latin-1 file: iconv -f latin1 -t utf-8 OLD > NEW)"  # what errors advise
 
@@ -20,6 +20,19 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII
 _TRUTHS = {"true": True, "false": False}
 _EXACT = 2**53  # whole numbers beyond this are ids, and readers of JSON round them
 _DIGITS = 17  # that a float64 tells apart
+
+
+def other_separator(names: Sequence[str], wanted_name: str, *, wanted: str = "commas") -> str | None:
+    """What to do where a table's first line is one name that another separator parts into several, the wanted among them."""
+    for separator, shown, way in (
+        (";", "';'", ""),
+        ("|", "'|'", ""),
+        (",", "','", ""),
+        ("\t", "a tab", ", or name it .tsv"),
+    ):
+        if len(names) == 1 and separator in names[0] and wanted_name in names[0].split(separator):
+            return f"{shown} seems to separate the columns; write the table with {wanted}{way}"
+    return None
 
 
 class ColumnKind:

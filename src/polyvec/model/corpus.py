@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from polyvec.core.errors import InputError, MissingExtra, PolyvecError
 from polyvec.core.files import stamp
 from polyvec.core.strict_json import parse_json
-from polyvec.core.tables import RECODE
+from polyvec.core.tables import RECODE, other_separator
 
 KINDS = ("lines", "jsonl", "csv", "tsv", "parquet")
 _SUFFIXES = {
@@ -167,7 +167,7 @@ def _csv(corpus: Corpus, stream: BinaryIO, position: Callable[[int], None] | Non
         names = next(reader, None)
         if names is None or corpus.field not in names:
             there = ", ".join((names or [])[:8])
-            other = _separator(names or [], corpus)
+            other = other_separator(names or [], corpus.field, wanted="tabs" if corpus.kind == "tsv" else "commas")
             raise InputError(
                 f"{corpus.path}: no column {corpus.field!r}; there are {there}: "
                 + ("choose with --field" if other is None else other)
@@ -195,18 +195,6 @@ def _csv(corpus: Corpus, stream: BinaryIO, position: Callable[[int], None] | Non
         raise InputError(f"{corpus.path}: line {reader.line_num}: {error}") from None
     finally:
         text.detach()
-
-
-def _separator(names: list[str], corpus: Corpus) -> str | None:
-    """What to do where the first line is one name that another separator would part."""
-    found = next((s for s in (";", "\t", ",", "|") if len(names) == 1 and corpus.field in names[0].split(s)), None)
-    if found is None:
-        return None
-    wanted = "tabs" if corpus.kind == "tsv" else "commas"
-    shown = "a tab" if found == "\t" else f"{found!r}"
-    return f"{shown} seems to separate the columns; write the table with {wanted}" + (
-        ", or name it .tsv" if found == "\t" else ""
-    )
 
 
 def _parquet_rows(corpus: Corpus) -> int:

@@ -18,7 +18,7 @@ from polyvec.core.files import Source
 from polyvec.core.records import ColumnRecords, LineRecords, ListRecords, Records
 from polyvec.core.sidecars import read_strings
 from polyvec.core.strict_json import parse_json
-from polyvec.core.tables import RECODE, read_column
+from polyvec.core.tables import RECODE, other_separator, read_column
 from polyvec.formats.tablerecords import TableRecords
 from polyvec.writing.inputs import given_records, values_of
 
@@ -92,6 +92,9 @@ def read_ids(collection: Collection, ids: Any) -> Ids:
     records = read_records(file)
     try:
         chosen = field if field is not None else _only_field(file, records)
+        if len(records) and chosen not in records.fields:
+            advice = other_separator(records.fields, chosen) or f"choose one of them, {file}:FIELD"
+            raise InputError(f"{file}: no field {chosen!r}; there are {', '.join(records.fields[:8])}: {advice}")
         return _counted(f"{file}:{chosen}", _field_values(file, records, chosen), collection.rows)
     finally:
         if isinstance(records, LineRecords):
