@@ -188,7 +188,9 @@ def _open_input(value: Any, records: Any) -> tuple[Collection, list[str], bool]:
             attached = Collection(
                 collection.columns, main=collection.main, ids=collection.ids, close=collection.close if owned else None
             )
-            collection = attach_records(attached, records)
+            # in the words of the format's document, which its readers use too
+            mismatch = "Metadata count mismatch: expected {rows} records, got {found}; give one record a row"
+            collection = attach_records(attached, records, otherwise=mismatch)
     except BaseException:
         if owned:
             collection.close()

@@ -23,6 +23,7 @@ from polyvec.formats.tablerecords import TableRecords
 from polyvec.writing.inputs import given_records, values_of
 
 NEWLINE = b"\n"
+ONE_A_ROW = "there are {found} records for {rows} rows; give one record a row"
 KINDS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 
@@ -51,12 +52,12 @@ def attach_given(collection: Collection, *, ids: Any = None, records: Any = None
     return collection
 
 
-def attach_records(collection: Collection, records: Any) -> Collection:
-    """Give the collection's rows these records: a path, records, or a list; `InputError` unless one a row."""
+def attach_records(collection: Collection, records: Any, *, otherwise: str = ONE_A_ROW) -> Collection:
+    """Give the collection's rows these records: a path, records, or a list; `InputError`, as worded, unless one a row."""
     found = read_records(records) if isinstance(records, (str, os.PathLike)) else given_records(records)
     if found is not None and len(found) != collection.rows:
         name = os.fspath(records) if isinstance(records, (str, os.PathLike)) else "records"
-        raise InputError(f"{name}: there are {len(found)} records for {collection.rows} rows; give one record a row")
+        raise InputError(f"{name}: {otherwise.format(found=len(found), rows=collection.rows)}")
     collection.records = found
     if isinstance(found, LineRecords):
         collection.on_close(found.source.close)
