@@ -13,7 +13,7 @@ import polyvec as pv
 from polyvec.cli import run
 from polyvec.core.collection import Collection
 from polyvec.web.assets import asset_files, bundle, module_order, single_html, site_html
-from polyvec.web.fields import MISSING, survey
+from polyvec.web.fields import MISSING, Field, survey
 from polyvec.web.projection import project, to_points
 from polyvec.web.publish import publish, publish_single_file
 from polyvec.web.site import Entries, Roles
@@ -334,3 +334,13 @@ def test_the_command_publishes_and_says_so(tmp_path: Path, capsys):
     assert "--force" in capsys.readouterr().err
     assert run(["publish", str(tmp_path / "v.fbin"), "-o", site, "-f", "--records", str(tmp_path / "none.csv")]) == 1
     assert run(["publish", str(tmp_path / "v.fbin"), "-o", single, "--single-file"]) == 2
+
+
+def test_a_filter_by_a_number_finds_that_number_and_null_a_missing_one():
+    number = Field("n", "number", np.array([1, 2, 3, np.nan, 2], np.float32))
+    assert np.flatnonzero(number.chosen(["2"])).tolist() == [1, 4]
+    assert np.flatnonzero(number.chosen(["2.0", ""])).tolist() == [1, 3, 4]
+    assert np.flatnonzero(number.chosen(["..1", "3.."])).tolist() == [0, 2]
+    kind = Field("kind", "category", np.array([0, MISSING, 1], np.uint16), ("a", "b"), (1, 1))
+    assert np.flatnonzero(kind.chosen(["null"])).tolist() == np.flatnonzero(kind.chosen([""])).tolist() == [1]
+    assert np.flatnonzero(kind.chosen(["b", ""])).tolist() == [1, 2]

@@ -60,17 +60,26 @@ class Field:
         return column.astype(column.dtype.newbyteorder("<")).tobytes()
 
     def chosen(self, wanted: Iterable[str]) -> NDArray[np.bool_]:
-        """Rows that a filter leaves: one of the values, or a range ``low..high``."""
+        """Rows that a filter leaves: one of the values or, of numbers, in a range ``low..high``; null or nothing is a
+        missing one."""
         wanted = list(wanted)
         if self.kind == "number":
-            low, _, high = (wanted[0] if wanted else "..").partition("..")
-            try:
-                bounds = float(low or "-inf"), float(high or "inf")
-            except ValueError:
-                raise InputError(f"a filter of {self.name} takes low..high, not {wanted[0][:40]!r}") from None
-            return (self.column >= bounds[0]) & (self.column <= bounds[1])
+            return np.asarray(np.logical_or.reduce([self._within(text) for text in wanted or [".."]]), bool)
         codes = [self.values.index(value) for value in wanted if value in self.values]
+        if any(value == "" or (value.lower() == "null" and value not in self.values) for value in wanted):
+            codes.append(MISSING)
         return np.isin(self.column, codes)
+
+    def _within(self, text: str) -> NDArray[np.bool_]:
+        if text.lower() in ("", "null"):
+            return np.asarray(np.isnan(self.column), bool)
+        low, dots, high = text.partition("..")
+        try:
+            least = float(low or "-inf")
+            most = float(high or "inf") if dots else least
+        except ValueError:
+            raise InputError(f"a filter of {self.name} takes a number or low..high, not {text[:40]!r}") from None
+        return np.asarray((self.column >= least) & (self.column <= most), bool)
 
 
 class _Collector:
