@@ -6,10 +6,12 @@ import os
 import pickle
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
 
+from polyvec.core import files
 from polyvec.core.errors import FormatError, Truncated
 from polyvec.core.files import Source, open_source
 
@@ -134,3 +136,30 @@ def test_a_source_sent_elsewhere_does_not_become_another_file(tmp_path: Path) ->
         assert not source.current() and source.read_at(0, 3) == b"one"
         with pytest.raises(FormatError, match="replaced"):
             pickle.loads(sent)
+
+
+def test_a_file_that_was_replaced_is_told_whatever_becomes_of_its_successors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with Source(path) as source:
+        path.unlink()
+        gone = tmp_path / "renamed at this very moment"
+        monkeypatch.setattr(files, "locate", lambda _: gone)
+        assert source.replaced()
+
+
+def test_a_file_whose_name_goes_while_it_is_opened_is_no_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    plain = files.open_named
+
+    def opened(name: Path) -> tuple[BinaryIO, Path]:
+        found = plain(name)
+        path.unlink()
+        return found
+
+    monkeypatch.setattr(files, "open_named", opened)
+    with Source(path) as source:
+        assert source.read_at(0, 9) == b"old" and source.replaced()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import sys
 import tempfile
 import threading
@@ -45,6 +46,7 @@ class Source:
         self._file: BinaryIO | None = None
         self._map: mmap.mmap | None = None
         self._lock = threading.Lock()
+        self._spooled = False  # a pipe's bytes, of which no path is the name
         self._linked: bool | None = None  # whether the path is a link, once somebody asks
         self.actual = self.path
         self.bytes_read = 0  # what selective reading promises can be counted
@@ -59,8 +61,9 @@ class Source:
             if self.path.is_char_device() or self.path.is_block_device():
                 raise FormatError("this is a device, not a file", path=str(self.path), remedy="name a file, or a pipe")
             self._file, self.actual = open_named(self.path)
-            self.size = os.fstat(self._file.fileno()).st_size
-            if not self.actual.is_file():
+            opened = os.fstat(self._file.fileno())  # of what was opened: the name may be another file's by now
+            self.size = opened.st_size
+            if not stat.S_ISREG(opened.st_mode):
                 self._spool()
 
     def _spool(self) -> None:
@@ -71,6 +74,7 @@ class Source:
             spool.write(piece)
         self._file.close()
         self._file = spool
+        self._spooled = True
         self.size = os.fstat(spool.fileno()).st_size
 
     @classmethod
@@ -214,14 +218,11 @@ class Source:
         return not self._compare(lambda found: (found.st_ino,))
 
     def _compare(self, identity: Callable[[os.stat_result], tuple[int, ...]]) -> bool:
-        if self.path is None or self._file is None:
+        if self.path is None or self._file is None or self._spooled:
             return True
-        opened = os.fstat(self._file.fileno())
         found = locate(self.path)
-        if opened.st_nlink == 0 and found is not None and not found.is_file():
-            return True  # a pipe, spooled
         try:
-            return found is not None and identity(opened) == identity(found.stat())
+            return found is not None and identity(os.fstat(self._file.fileno())) == identity(found.stat())
         except FileNotFoundError:
             return False
 
