@@ -612,3 +612,26 @@ def test_a_target_that_appears_meanwhile_is_not_replaced_unasked(tmp_path: Path)
         sink.write(b"mine")
         (tmp_path / "a").write_bytes(b"theirs")
     assert contents(tmp_path) == {"a": b"theirs"}
+
+
+def test_a_shard_that_was_listed_and_is_gone_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pv.write(tmp_path / "all.fbin", ROWS)
+    pv.split(tmp_path / "all.fbin", tmp_path / "s.fbin", parts=3)
+    plain, gone = formats.open_source, tmp_path / "away"
+    first = tmp_path / "s-00000-of-00003.fbin"
+
+    def opened(where: Any) -> Source:
+        if not gone.exists():
+            first.rename(gone)  # another writer takes it away, and puts it back before anybody looks
+            try:
+                return plain(where)
+            finally:
+                gone.with_suffix(".copy").write_bytes(gone.read_bytes())
+                gone.with_suffix(".copy").rename(first)
+        return plain(where)
+
+    monkeypatch.setattr(formats, "open_source", opened)
+    with pv.open(str(tmp_path / "s-*.fbin")) as found:
+        assert found.rows == 9

@@ -239,8 +239,15 @@ def _open(
 
 def _refuse_replaced(source: Source) -> None:
     if source.replaced():
-        raise Replaced("the file was replaced while it was opened", path=source.label,
-                       remedy="open it again when its writer is done")  # fmt: skip
+        raise _replaced(source)
+
+
+def _replaced(source: Source) -> Replaced:
+    return Replaced(
+        "the file was replaced while it was opened",
+        path=source.label,
+        remedy="open it again when its writer is done",
+    )
 
 
 def settled(work: Callable[[], Result]) -> Result:
@@ -295,7 +302,13 @@ def _open_shards(pattern: str, **options: Any) -> Collection:
             warnings.warn(problem, FormatWarning, stacklevel=5)
         try:
             whole = _open_all([os.fspath(p) for p in shards.paths], options)
-        except (PolyvecError, FileNotFoundError):
+        except FileNotFoundError as error:  # it was listed a moment ago, and may be there again by now
+            raise Replaced(
+                "a shard was removed while they were opened",
+                path=str(error.filename or pattern),
+                remedy="open them again when their writer is done",
+            ) from None
+        except PolyvecError:
             refuse_moved()
             raise
         try:
@@ -328,11 +341,14 @@ def _open_all(paths: list[str], options: dict[str, Any]) -> Collection:
         for source in sources:
             _refuse_replaced(source)
         return concat(opened)
-    except BaseException:
+    except BaseException as error:
+        moved = isinstance(error, PolyvecError) and next((s for s in sources if s.replaced()), None)
         for collection in opened:
             collection.close()
         for source in sources:
             source.close()
+        if moved:  # what is wrong may be that files of two sets were read
+            raise _replaced(moved) from None
         raise
 
 
