@@ -201,6 +201,25 @@ class Collection:
             ids,
         )
 
+    def with_parts(
+        self,
+        *,
+        columns: Mapping[str, Column] | None = None,
+        vocab: Vocab | None = None,
+        records: Records | None = None,
+        ids: Ids | None = None,
+    ) -> Collection:
+        """The same collection with other parts in place of its own, which stay where none is given."""
+        part = self._derive(
+            self.columns if columns is None else columns,
+            self.main,
+            self.vocab if vocab is None else vocab,
+            self.records if records is None else records,
+            self.ids if ids is None else ids,
+        )
+        part.notes = list(self.notes)
+        return part
+
     def _derive(self, columns: Mapping[str, Column], main: str, vocab: Vocab | None, records: Records | None,
                 ids: Ids | None) -> Collection:  # fmt: skip
         part = Collection(columns, main=main, vocab=vocab, records=records, ids=ids, metadata=self.metadata,

@@ -128,17 +128,7 @@ def _renamed(strings: Strings, index: tables.Index, again: NDArray[np.int64]) ->
 def with_vocab(collection: Collection, strings: Strings) -> Collection:
     """The same collection with other words."""
     subwords = collection.vocab.subwords if collection.vocab is not None else None
-    return Collection(
-        collection.columns,
-        main=collection.main,
-        vocab=Vocab(strings, subwords=subwords),
-        records=collection.records,
-        ids=collection.ids,
-        metadata=collection.metadata,
-        format=collection.format,
-        path=collection.path,
-        notes=collection.notes,
-    )
+    return collection.with_parts(vocab=Vocab(strings, subwords=subwords))
 
 
 def choose_rows(collection: Collection, rows: NDArray[np.int64]) -> Collection:
@@ -150,17 +140,7 @@ def choose_rows(collection: Collection, rows: NDArray[np.int64]) -> Collection:
     }
     subwords = collection.vocab.subwords if collection.vocab is not None else None
     vocab = None if chosen.vocab is None else Vocab(chosen.vocab.words, subwords=subwords)
-    return Collection(
-        columns,
-        main=collection.main,
-        vocab=vocab,
-        records=chosen.records,
-        ids=chosen.ids,
-        metadata=collection.metadata,
-        format=collection.format,
-        path=collection.path,
-        notes=collection.notes,
-    )
+    return collection.with_parts(columns=columns, vocab=vocab, records=chosen.records, ids=chosen.ids)
 
 
 def indexed(collection: Collection) -> int:

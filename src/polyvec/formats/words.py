@@ -73,7 +73,7 @@ def unit_columns(collection: Collection) -> Collection:
     unit = UnitRows(collection.vectors)
     lengths = ReaderColumn(NORMS, (unit.rows,), F32, unit.lengths_between)
     lengths.lengths = True
-    return with_columns(collection, {**collection.columns, collection.main: unit, NORMS: lengths})
+    return collection.with_parts(columns={**collection.columns, collection.main: unit, NORMS: lengths})
 
 
 def lengths_of(collection: Collection) -> str | None:
@@ -96,14 +96,14 @@ def with_lengths(collection: Collection, own: Mapping[str, Any]) -> Collection:
     marked = ReaderColumn(NORMS, column.shape, F32, lambda start, stop: float_rows(column, start, stop))
     marked.lengths = True
     columns = {name: c for name, c in collection.columns.items() if name != asked and not c.lengths}
-    return with_columns(collection, {**columns, NORMS: marked})
+    return collection.with_parts(columns={**columns, NORMS: marked})
 
 
 def fold_lengths(collection: Collection, name: str) -> Collection:
     """The same words with each row times its length, and without the column of lengths."""
     columns = {other: c for other, c in collection.columns.items() if other != name}
     columns[collection.main] = folded(collection.vectors, collection[name])
-    return with_columns(collection, columns)
+    return collection.with_parts(columns=columns)
 
 
 def folded(column: Column, lengths: Column) -> Column:
@@ -125,21 +125,6 @@ def products(column: Column, lengths: Column) -> Column:
     return ReaderColumn(column.name, column.shape, np.dtype("<f8"), scaled)
 
 
-def with_columns(collection: Collection, columns: Mapping[str, Column]) -> Collection:
-    """The same collection with other columns."""
-    return Collection(
-        columns,
-        main=collection.main,
-        vocab=collection.vocab,
-        records=collection.records,
-        ids=collection.ids,
-        metadata=collection.metadata,
-        format=collection.format,
-        path=collection.path,
-        notes=collection.notes,
-    )
-
-
 def prepare_plain(
     collection: Collection, own: Mapping[str, Any], name: str, *, forbidden: bytes, ends: bytes = b""
 ) -> tuple[Collection, list[str]]:
@@ -154,7 +139,7 @@ def prepare_plain(
                 f"{name} has no place for the subword rows ({shape}); leave them out with "
                 "--option subwords=drop (subwords='drop'), or write .fifu"
             )
-        collection = with_columns(collection, {n: c for n, c in collection.columns.items() if n != SUBWORDS})
+        collection = collection.with_parts(columns={n: c for n, c in collection.columns.items() if n != SUBWORDS})
         dropped = [*dropped, SUBWORDS]
     lengths = lengths_of(collection)
     if lengths is None:
@@ -162,7 +147,7 @@ def prepare_plain(
     if own.get("unnormalize", True):
         return fold_lengths(collection, lengths), dropped
     columns = {n: c for n, c in collection.columns.items() if n != lengths}
-    return with_columns(collection, columns), [*dropped, lengths]
+    return collection.with_parts(columns=columns), [*dropped, lengths]
 
 
 def prepare_words(
@@ -191,7 +176,7 @@ def keep_lengths(collection: Collection, own: Mapping[str, Any], name: str) -> C
     lengths = lengths_of(collection)
     if lengths not in (None, NORMS):
         columns = {n: c for n, c in collection.columns.items() if n not in (lengths, NORMS)}
-        return with_columns(collection, {**columns, NORMS: collection[str(lengths)]})
+        return collection.with_parts(columns={**columns, NORMS: collection[str(lengths)]})
     if lengths is None and NORMS in collection.columns and collection.main != NORMS and collection.format != "memory":
         raise LossyConversion(
             f"the source's column norms may be anything, and {name} would take it for the lengths of the rows; say so "
