@@ -152,9 +152,10 @@ def main() -> None:
     rows = 5_000 if parser.parse_args().small else 50_000
     if chromium.missing():
         sys.exit(chromium.missing())
-    with tempfile.TemporaryDirectory() as folder, chromium.browser(
-        "--enable-blink-features=ForceEagerMeasureMemory"
-    ) as chrome:  # fmt: skip
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        chromium.browser("--enable-blink-features=ForceEagerMeasureMemory") as chrome,
+    ):
         site = Path(folder) / "site"
         start = time.perf_counter()
         make_site(site, rows)

@@ -130,8 +130,12 @@ def run_one(vectors: np.ndarray, out: np.ndarray, compression: str, folder: Path
     line(
         f"{compression}: load, CRC, fresh", size, loaded["fresh"], ratio("a copy", loaded["fresh"], loaded["copy"], 0.8)
     )
-    line(f"{compression}: pack", size, packed["ours"],
-         *([times("peer", packed["ours"], packed["peer"], 8)] if "peer" in packed else []))  # fmt: skip
+    line(
+        f"{compression}: pack",
+        size,
+        packed["ours"],
+        *([times("peer", packed["ours"], packed["peer"], 8)] if "peer" in packed else []),
+    )
     line(f"{compression}: pack a stream", size, packed["stream"])
 
 
@@ -172,8 +176,10 @@ def run_columns(rows: int, dim: int, folder: Path, rounds: int) -> None:
         before = source.bytes_read
         file.load("c4", [range(rows)])
         share = (source.bytes_read - before) / source.size
-    print(f"{'one column of ten':34} {found['one'] / found['all']:8.3f} of the time (at most 0.15), "
-          f"{1 / share:.1f} x fewer bytes read")  # fmt: skip
+    print(
+        f"{'one column of ten':34} {found['one'] / found['all']:8.3f} of the time (at most 0.15), "
+        f"{1 / share:.1f} x fewer bytes read"
+    )
 
 
 MEMORY = """

@@ -72,13 +72,16 @@ def main() -> None:
 
         for sync in (False, True):
             label = "with fsync" if sync else "no fsync  "
-            t = race(folder, {
-                "cp": lambda: cp([whole], out, sync),
-                "cat": lambda: concatenated(shards, out, sync),
-                "merge": lambda: pv.merge(shards, folder / "m.fbin", durable=sync, measure=False),
-                "to npy": lambda: pv.convert(whole, folder / "o.npy", durable=sync, measure=False),
-                "to fbin": lambda: pv.convert(folder / "a.npy", folder / "o.fbin", durable=sync, measure=False),
-            })  # fmt: skip
+            t = race(
+                folder,
+                {
+                    "cp": lambda: cp([whole], out, sync),
+                    "cat": lambda: concatenated(shards, out, sync),
+                    "merge": lambda: pv.merge(shards, folder / "m.fbin", durable=sync, measure=False),
+                    "to npy": lambda: pv.convert(whole, folder / "o.npy", durable=sync, measure=False),
+                    "to fbin": lambda: pv.convert(folder / "a.npy", folder / "o.fbin", durable=sync, measure=False),
+                },
+            )
             print(f"{label}: cp {t['cp'] * 1e3:.0f} ms, cat of shards {t['cat'] * 1e3:.0f} ms")
             print(
                 f"{label}: merge of 8 shards {t['merge'] * 1e3:.0f} ms = {t['merge'] / t['cp']:.2f} of cp (1.00 wanted)"
@@ -88,12 +91,18 @@ def main() -> None:
                 f"{label}: npy -> fbin {t['to fbin'] * 1e3:.0f} ms = {t['to fbin'] / t['cp']:.2f} of cp (1.15 wanted)"
             )
         content = whole.read_bytes()
-        t = race(folder, {
-            "hash": lambda: hashlib.sha256(content),
-            "merge": lambda: pv.merge(shards, folder / "m.fbin", durable=False, measure=False, sha256=True),
-        }, 5)  # fmt: skip
-        print(f"merge with SHA-256 {t['merge'] * 1e3:.0f} ms = {t['merge'] / t['hash']:.2f} of hashing alone "
-              f"({t['hash'] * 1e3:.0f} ms; 1.10 wanted)")  # fmt: skip
+        t = race(
+            folder,
+            {
+                "hash": lambda: hashlib.sha256(content),
+                "merge": lambda: pv.merge(shards, folder / "m.fbin", durable=False, measure=False, sha256=True),
+            },
+            5,
+        )
+        print(
+            f"merge with SHA-256 {t['merge'] * 1e3:.0f} ms = {t['merge'] / t['hash']:.2f} of hashing alone "
+            f"({t['hash'] * 1e3:.0f} ms; 1.10 wanted)"
+        )
     finally:
         shutil.rmtree(folder)
 

@@ -96,8 +96,12 @@ def kernels(copy: float, rows: int) -> None:
     """Decode kernels on data already in device memory."""
     memory = TorchMemory("cuda")
     dim = 768
-    cases = [("uint8 -> float32", 1, plan.AFFINE, "float32"), ("float16 -> float32", 2, plan.HALF, "float32"),
-             ("uint8 -> float16", 1, plan.AFFINE, "float16"), ("int8/127 -> float32", 1, plan.SYMMETRIC, "float32")]  # fmt: skip
+    cases = [
+        ("uint8 -> float32", 1, plan.AFFINE, "float32"),
+        ("float16 -> float32", 2, plan.HALF, "float32"),
+        ("uint8 -> float16", 1, plan.AFFINE, "float16"),
+        ("int8/127 -> float32", 1, plan.SYMMETRIC, "float32"),
+    ]
     for name, width, kind, dtype in cases:
         head = plan.HEAD
         count = rows * dim
@@ -137,9 +141,11 @@ def loads(bus: float, folder: Path, sizes: list[int], peer: Any) -> None:
             fresh = wall(lambda: cvc.load_cvc(path, device="cuda", framework="torch"), times)
             unchecked = wall(lambda: load(path, out, check=False), times)
             out = None
-            text = (f"load {rows:,} x 768 {compression}: {ours * 1e3:.0f} ms, {size / ours / 1e9:.1f} GB/s of the file = "
-                    f"{size / ours / bus:.2f} of the bus (0.60 wanted, 0.80 aimed at); fresh tensor {size / fresh / bus:.2f}, "
-                    f"no checksum {size / unchecked / bus:.2f}")  # fmt: skip
+            text = (
+                f"load {rows:,} x 768 {compression}: {ours * 1e3:.0f} ms, {size / ours / 1e9:.1f} GB/s of the file = "
+                f"{size / ours / bus:.2f} of the bus (0.60 wanted, 0.80 aimed at); fresh tensor {size / fresh / bus:.2f}, "
+                f"no checksum {size / unchecked / bus:.2f}"
+            )
             if rows <= 1_000_000:
                 started = time.perf_counter()
                 array = cvc.load_cvc(path)
@@ -202,8 +208,10 @@ def searches(folder: Path, rows: int) -> None:
         best, where = torch.cat([best, top.values], 1), torch.cat([where, top.indices + at], 1)
     order = torch.topk(best, 10, dim=1).indices
     same = bool((torch.gather(where, 1, order).cpu().numpy() == found).all())
-    print(f"search {rows:,} x {dim} int8, 128 queries, k=10: {ours * 1e3:.2f} ms; torch float16 mm + topk {theirs * 1e3:.2f} ms = "
-          f"{theirs / ours:.1f} x slower (4 wanted, 8 aimed at); floor {floor * 1e3:.2f} ms; same rows as float64: {same}")  # fmt: skip
+    print(
+        f"search {rows:,} x {dim} int8, 128 queries, k=10: {ours * 1e3:.2f} ms; torch float16 mm + topk {theirs * 1e3:.2f} ms = "
+        f"{theirs / ours:.1f} x slower (4 wanted, 8 aimed at); floor {floor * 1e3:.2f} ms; same rows as float64: {same}"
+    )
     for metric in ("cosine", "l2"):
         index.search(queries, 10, metric)
         print(f"search {metric}: {wall(lambda: index.search(queries, 10, metric), 10) * 1e3:.2f} ms")

@@ -58,15 +58,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pv.write(folder / "a.fbin", np.random.default_rng(0).standard_normal((rows, 768), np.float32), durable=False)
-        writing = best({
-            "polyvec": lambda: pv.convert(folder / "a.fbin", folder / "ours.h5", durable=False),
-            "h5py": lambda: peer_write(folder / "a.fbin", folder / "peer.h5"),
-            "cp": lambda: shutil.copyfile(folder / "a.fbin", folder / "copy.fbin"),
-        })  # fmt: skip
-        reading = best({
-            "polyvec": lambda: pv.convert(folder / "peer.h5", folder / "ours.fbin", durable=False),
-            "h5py": lambda: peer_read(folder / "peer.h5", folder / "peer.fbin"),
-        })  # fmt: skip
+        writing = best(
+            {
+                "polyvec": lambda: pv.convert(folder / "a.fbin", folder / "ours.h5", durable=False),
+                "h5py": lambda: peer_write(folder / "a.fbin", folder / "peer.h5"),
+                "cp": lambda: shutil.copyfile(folder / "a.fbin", folder / "copy.fbin"),
+            }
+        )
+        reading = best(
+            {
+                "polyvec": lambda: pv.convert(folder / "peer.h5", folder / "ours.fbin", durable=False),
+                "h5py": lambda: peer_read(folder / "peer.h5", folder / "peer.fbin"),
+            }
+        )
         same = (folder / "ours.fbin").read_bytes() == (folder / "a.fbin").read_bytes()
     print(
         f"{rows:,} x 768 float32, {rows * 768 * 4 / 1e6:,.0f} MB; there and back is {'exact' if same else 'NOT EXACT'}"

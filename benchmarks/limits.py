@@ -65,8 +65,13 @@ def main() -> None:
             "sample --random 10000": "pv.sample('big.fbin', 's.fbin', random=10000)",
         }
         for name, work in jobs.items():
-            done = subprocess.run([sys.executable, "-W", "ignore", "-c", CHILD.format(work=work)], cwd=folder,
-                                  capture_output=True, text=True, check=True)  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", CHILD.format(work=work)],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             peak, seconds = done.stdout.split()
             print(f"{name}: {peak} MB of anonymous memory above the interpreter (256 wanted), {seconds} s")
         for arguments in (["--help"], ["info", "small.fbin"]):

@@ -79,12 +79,14 @@ def main() -> None:
                 "cp": lambda: shutil.copyfile(folder / "a.fbin", folder / "copy.fbin"),
             }
         )
-        reading = best({
-            "polyvec": lambda: pv.convert(pq_file, folder / "ours.fbin", durable=False),
-            "pyarrow": lambda: peer_read(pq_file, folder / "peer.fbin"),
-            "polyvec, pyarrow's file": lambda: pv.convert(peer_file, folder / "ours2.fbin", durable=False),
-            "pyarrow, its own file": lambda: peer_read(peer_file, folder / "peer2.fbin"),
-        })  # fmt: skip
+        reading = best(
+            {
+                "polyvec": lambda: pv.convert(pq_file, folder / "ours.fbin", durable=False),
+                "pyarrow": lambda: peer_read(pq_file, folder / "peer.fbin"),
+                "polyvec, pyarrow's file": lambda: pv.convert(peer_file, folder / "ours2.fbin", durable=False),
+                "pyarrow, its own file": lambda: peer_read(peer_file, folder / "peer2.fbin"),
+            }
+        )
         same = (folder / "ours.fbin").read_bytes() == (folder / "a.fbin").read_bytes()
     print(
         f"{rows:,} x 768 float32, {rows * 768 * 4 / 1e6:,.0f} MB; there and back is {'exact' if same else 'NOT EXACT'}"

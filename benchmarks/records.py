@@ -40,8 +40,11 @@ def main() -> None:
         pv.write(plain, rows)
         pv.write(told, rows, records=records)
         targets: list[tuple[str, dict[str, str]]] = [
-            ("o.cvc", {"encoding": "int8"}), ("o.cvc", {}), ("o.npy", {}), ("o.parquet", {}),
-        ]  # fmt: skip
+            ("o.cvc", {"encoding": "int8"}),
+            ("o.cvc", {}),
+            ("o.npy", {}),
+            ("o.parquet", {}),
+        ]
         for target, options in targets:
             without = best(lambda: pv.convert(plain, folder / target, durable=False, **options))
             held = best(lambda: pv.convert(told, folder / target, durable=False, **options))

@@ -52,9 +52,11 @@ def race(what: str, goal: dict[str, float], times: int, **works: Callable[[], An
         for name, work in works.items():
             found[name] = min(found[name], best(work, 1))
     ours = found["polyvec"]
-    parts = [f"{name} {_ms(found[name])} = {found[name] / ours:.1f}x "
-             f"(wanted {wanted:g}x{'' if found[name] / ours >= wanted else ', MISSED'})"
-             for name, wanted in goal.items()]  # fmt: skip
+    parts = [
+        f"{name} {_ms(found[name])} = {found[name] / ours:.1f}x "
+        f"(wanted {wanted:g}x{'' if found[name] / ours >= wanted else ', MISSED'})"
+        for name, wanted in goal.items()
+    ]
     print(f"{what:34} polyvec {_ms(ours)}; {'; '.join(parts)}", flush=True)
     return found
 
@@ -111,10 +113,22 @@ def look_up(folder: Path, names: list[str]) -> None:
         model = KeyedVectors.load(str(folder / "words.kv"), mmap="r" if mmap else None)
         return [np.array(model.get_vector(word)) for word in some[:count]], model
 
-    race("open mmapped, 1,000 look-ups", {"finalfusion": 20, "gensim": 10}, 5, polyvec=lambda: ours(True, 1000),
-         finalfusion=lambda: fusion(True, 1000), gensim=lambda: gensim(True, 1000))  # fmt: skip
-    race("full load with index", {"finalfusion": 6, "gensim": 3}, 5, polyvec=lambda: ours(False, 1),
-         finalfusion=lambda: fusion(False, 1), gensim=lambda: gensim(False, 1))  # fmt: skip
+    race(
+        "open mmapped, 1,000 look-ups",
+        {"finalfusion": 20, "gensim": 10},
+        5,
+        polyvec=lambda: ours(True, 1000),
+        finalfusion=lambda: fusion(True, 1000),
+        gensim=lambda: gensim(True, 1000),
+    )
+    race(
+        "full load with index",
+        {"finalfusion": 6, "gensim": 3},
+        5,
+        polyvec=lambda: ours(False, 1),
+        finalfusion=lambda: fusion(False, 1),
+        gensim=lambda: gensim(False, 1),
+    )
 
 
 def search(folder: Path, names: list[str]) -> None:
@@ -127,9 +141,14 @@ def search(folder: Path, names: list[str]) -> None:
     index = theirs.vocab.word_index
     other = KeyedVectors.load(str(folder / "words.kv"))
     many = [names[i] for i in np.random.default_rng(1).integers(0, len(names), 100_000)]
-    race("100k known words as a batch", {"finalfusion": 1.5, "gensim": 1.5}, 9, polyvec=lambda: model.embeddings(many),
-         finalfusion=lambda: theirs.storage[[index[word] for word in many]],
-         gensim=lambda: other.vectors[[other.key_to_index[word] for word in many]])  # fmt: skip
+    race(
+        "100k known words as a batch",
+        {"finalfusion": 1.5, "gensim": 1.5},
+        9,
+        polyvec=lambda: model.embeddings(many),
+        finalfusion=lambda: theirs.storage[[index[word] for word in many]],
+        gensim=lambda: other.vectors[[other.key_to_index[word] for word in many]],
+    )
     started = time.perf_counter()
     model.similar(names[0])
     print(f"{'first search, which makes the copy':34} polyvec {_ms(time.perf_counter() - started)}")
@@ -154,8 +173,13 @@ def look_up_unknown(folder: Path) -> None:
     model = finalfusion.load(folder / "buckets.fifu", mmap=False)
     theirs = peer.load_finalfusion(str(folder / "buckets.fifu"), mmap=True)
     [theirs.embedding(word) for word in unknown]  # the pages it needs are there before the race
-    race("10k unknown words", {"finalfusion": 5}, 5, polyvec=lambda: model.embeddings(unknown),
-         finalfusion=lambda: [theirs.embedding(word) for word in unknown])  # fmt: skip
+    race(
+        "10k unknown words",
+        {"finalfusion": 5},
+        5,
+        polyvec=lambda: model.embeddings(unknown),
+        finalfusion=lambda: [theirs.embedding(word) for word in unknown],
+    )
 
 
 def product(folder: Path, names: list[str], floats: Any) -> None:
@@ -166,14 +190,24 @@ def product(folder: Path, names: list[str], floats: Any) -> None:
     tenth = np.arange(max(1, len(names) // 10))
     with pv.open(folder / "codes.fifu") as collection:
         out = np.empty(collection.vectors.shape, np.float32)
-        race("reconstruct; the peer only a tenth", {"finalfusion": 1.5}, 4,
-             polyvec=lambda: collection.vectors.to_numpy(out), finalfusion=lambda: theirs.storage[tenth])  # fmt: skip
+        race(
+            "reconstruct; the peer only a tenth",
+            {"finalfusion": 1.5},
+            4,
+            polyvec=lambda: collection.vectors.to_numpy(out),
+            finalfusion=lambda: theirs.storage[tenth],
+        )
     out = None  # the memory goes
     model = finalfusion.load(folder / "codes.fifu")
     theirs = None  # the memory goes
     model.similar(names[0])
-    found = race("top-10 over codes (peers cannot)", {"floats": 1}, 9, polyvec=lambda: model.similar(names[5]),
-                 floats=lambda: floats.similar(names[5]))  # fmt: skip
+    found = race(
+        "top-10 over codes (peers cannot)",
+        {"floats": 1},
+        9,
+        polyvec=lambda: model.similar(names[5]),
+        floats=lambda: floats.similar(names[5]),
+    )
     smaller = 4 * DIM * len(names) / model.storage.nbytes
     print(f"{'':34} codes take {smaller:.1f}x less than floats (wanted 8x); {_ms(found['polyvec'])} a search")
 
@@ -188,8 +222,13 @@ def convert(folder: Path) -> None:
         target.unlink(missing_ok=True)
         pv.convert(source, target, durable=durable)
 
-    found = race("word2vec binary to fifu", {"gensim": 10}, 2, polyvec=lambda: ours(False),
-                 gensim=lambda: KeyedVectors.load_word2vec_format(str(source), binary=True))  # fmt: skip
+    found = race(
+        "word2vec binary to fifu",
+        {"gensim": 10},
+        2,
+        polyvec=lambda: ours(False),
+        gensim=lambda: KeyedVectors.load_word2vec_format(str(source), binary=True),
+    )
     waited = best(lambda: ours(True), 2)
     print(f"{'':34} with fsync {_ms(waited)}; gensim {_ms(found['gensim'])} = {found['gensim'] / waited:.1f}x")
     copied = best(lambda: shutil.copyfile(source, folder / "copy.bin"), 1)

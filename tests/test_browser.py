@@ -65,14 +65,19 @@ def test_the_original_command_writes_the_three_files(folder: Path, tmp_path: Pat
     assert set(meta) == {"version", "quantization", "shape", "records"}
     assert meta["shape"] == [20, 512] and meta["records"] == cards(20)
     assert {k: meta["quantization"][k] for k in ("dtype", "scale_factor", "original_dtype")} == {
-        "dtype": "int8", "scale_factor": 127, "original_dtype": "float32"}  # fmt: skip
+        "dtype": "int8",
+        "scale_factor": 127,
+        "original_dtype": "float32",
+    }
 
 
 def test_ids_are_in_the_records_of_an_export(tmp_path: Path):
     ids = [7, 2**53 + 1, -3]
     told = [*cards(2), {**cards(3)[2], "id": "own"}]
-    for given, records in ((pv.Collection.from_arrays(unit(3), ids=ids, records=told), None),
-                           (pv.Collection.from_arrays(unit(3), ids=ids), told)):  # fmt: skip
+    for given, records in (
+        (pv.Collection.from_arrays(unit(3), ids=ids, records=told), None),
+        (pv.Collection.from_arrays(unit(3), ids=ids), told),
+    ):
         export_for_browser(given, tmp_path / "out", records=records)
         held = load_browser_index(tmp_path / "out").records
         assert [record["id"] for record in held] == [7, str(2**53 + 1), "own"] and held[2]["row id"] == -3
@@ -85,8 +90,12 @@ def test_meta_json_keeps_to_our_schema_and_the_schema_is_that_of_the_code(folder
     export_for_browser(folder, tmp_path / "out")
     meta = json.loads((tmp_path / "out" / "meta.json").read_text())
     jsonschema.validate(meta, meta_schema())
-    for bad in (meta | {"extra": 1}, meta | {"version": "2.0"}, meta | {"records": [{"name": "x"}]},
-                meta | {"quantization": meta["quantization"] | {"zero_point": 0}}):  # fmt: skip
+    for bad in (
+        meta | {"extra": 1},
+        meta | {"version": "2.0"},
+        meta | {"records": [{"name": "x"}]},
+        meta | {"quantization": meta["quantization"] | {"zero_point": 0}},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(bad, meta_schema())
 
@@ -144,13 +153,18 @@ def test_any_collection_and_any_table_of_records_can_be_exported(tmp_path: Path,
         (unit(3, 384), cards(3), {}, "exactly 512 dimensions, found 384; any_dim=True"),
         (unit(3), cards(2), {}, "Metadata count mismatch: expected 3 records, got 2"),
         (unit(3), None, {}, "one record a row"),
-        (unit(3), [*cards(2), {"name": "x"}], {}, "record 2 breaks the contract of meta.json: object missing required field `set`"),
+        (
+            unit(3),
+            [*cards(2), {"name": "x"}],
+            {},
+            "record 2 breaks the contract of meta.json: object missing required field `set`",
+        ),
         (unit(3), [*cards(2), cards(1)[0] | {"name": 5}], {}, "record 2 .* expected `str`, got `int` - at `\\$.name`"),
         (2 * unit(3), cards(3), {}, "row 0 is not of length one: its L2 norm is .*--normalize"),
         (unit(3), cards(3), {"rounding": "up"}, "unknown rounding 'up'"),
         (np.ones((3, 512), np.int32), cards(3), {}, "needs float rows, not int32"),
     ],
-)  # fmt: skip
+)
 def test_what_breaks_a_rule_is_refused_and_nothing_is_left(tmp_path: Path, rows, records, options, words):
     with pytest.raises(pv.InputError, match=words):
         export_for_browser(rows, tmp_path / "out", records=records, **options)
@@ -171,16 +185,24 @@ def test_options_open_what_the_document_closes(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("embeddings.i8bin", lambda d: d[:-1], "size mismatch: expected 2048 bytes (4 cards × 512 dims), got 2047 bytes"),
+        (
+            "embeddings.i8bin",
+            lambda d: d[:-1],
+            "size mismatch: expected 2048 bytes (4 cards × 512 dims), got 2047 bytes",
+        ),
         ("embeddings.i8bin", lambda d: d + d, "old float16 format"),
         ("embeddings.i8bin", lambda d: b"\x01" * 2048, "hash mismatch"),
         ("embeddings.i8bin", lambda d: None, "Failed to load embeddings: 404 Not Found"),
         ("meta.json", lambda d: d.replace(b'"int8"', b'"float16"'), "Unsupported quantization dtype: float16"),
-        ("meta.json", lambda d: d.replace(b"[4, 512]", b"[5, 512]"), "Metadata count mismatch: expected 5 records, got 4"),
+        (
+            "meta.json",
+            lambda d: d.replace(b"[4, 512]", b"[5, 512]"),
+            "Metadata count mismatch: expected 5 records, got 4",
+        ),
         ("meta.json", lambda d: d[:-3], "invalid JSON"),
         ("build_manifest.json", lambda d: d.replace(b'"file_hash": "', b'"file_hash": "0'), "hash mismatch"),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_export_is_refused_in_the_browsers_words(tmp_path: Path, name, change, words):
     export_for_browser(unit(4), tmp_path, records=cards(4))
     path = tmp_path / name

@@ -65,27 +65,60 @@ def bytes_of(path: Path, load: Any) -> int:
 
 def test_names_arguments_and_defaults_are_the_peers() -> None:
     signatures = {
-        "load_cvc": ["path", "device='cpu'", "framework='torch'", "backend='auto'", "on_corruption='raise'",
-                     "fill_value=0.0"],
-        "pack_cvc": ["vectors", "output_path", "compression='fp16'", "chunk_size=100000", "chunk_metadata=None",
-                     "mmap_optimized=False"],
+        "load_cvc": [
+            "path",
+            "device='cpu'",
+            "framework='torch'",
+            "backend='auto'",
+            "on_corruption='raise'",
+            "fill_value=0.0",
+        ],
+        "pack_cvc": [
+            "vectors",
+            "output_path",
+            "compression='fp16'",
+            "chunk_size=100000",
+            "chunk_metadata=None",
+            "mmap_optimized=False",
+        ],
         "pack_cvc_sections": ["sections", "output_path", "compression='fp16'", "chunk_size=100000"],
         "pack_cvc_columns": ["data", "output_path", "compressions=None", "chunk_size=100000"],
         "pack_cvc_sections_columnar": ["sections", "output_path", "compressions=None", "chunk_size=100000"],
         "load_cvc_chunked": ["path", "chunk_indices=None", "device='cpu'", "framework='torch'", "backend='auto'"],
-        "load_cvc_range": ["path", "chunk_indices=None", "device='cpu'", "framework='torch'", "backend='auto'",
-                           "metadata_key=None", "metadata_value=None", "section_key=None", "section_value=None"],
-        "load_cvc_columns": ["path", "columns=None", "device='cpu'", "framework='torch'", "backend='auto'",
-                             "section_key=None", "section_value=None"],
+        "load_cvc_range": [
+            "path",
+            "chunk_indices=None",
+            "device='cpu'",
+            "framework='torch'",
+            "backend='auto'",
+            "metadata_key=None",
+            "metadata_value=None",
+            "section_key=None",
+            "section_value=None",
+        ],
+        "load_cvc_columns": [
+            "path",
+            "columns=None",
+            "device='cpu'",
+            "framework='torch'",
+            "backend='auto'",
+            "section_key=None",
+            "section_value=None",
+        ],
         "add_column": ["path", "column_name", "data", "compression=None", "output_path=None"],
         "update_column": ["path", "column_name", "data", "compression=None", "output_path=None"],
         "delete_column": ["path", "column_name", "output_path=None"],
         "rename_column": ["path", "old_name", "new_name", "output_path=None"],
-        "list_columns": ["path"], "get_cvc_info": ["path"], "validate_cvc": ["path"], "detect_version": ["path"],
-        "validate_cvc_integrity": ["path", "verbose=False"], "validate_cvc_version": ["path"],
+        "list_columns": ["path"],
+        "get_cvc_info": ["path"],
+        "validate_cvc": ["path"],
+        "detect_version": ["path"],
+        "validate_cvc_integrity": ["path", "verbose=False"],
+        "validate_cvc_version": ["path"],
         "upgrade_cvc": ["input_path", "output_path", "verbose=False"],
-        "get_available_backends": [], "get_backend_errors": [],
-    }  # fmt: skip
+        "get_available_backends": [],
+        "get_backend_errors": [],
+    }
     for name, expected in signatures.items():
         parameters = inspect.signature(getattr(cvc, name)).parameters.values()
         positional = [p for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
@@ -368,7 +401,7 @@ def test_bad_input_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
         ("more chunks", {"vectors": iter([ROWS]), "chunk_size": 300, "chunk_metadata": [{}]}),
         ("JSON cannot hold", {"vectors": ROWS, "chunk_metadata": [{"x": float("nan")}]}),
         ("JSON cannot hold", {"vectors": ROWS, "chunk_metadata": [{"x": object()}]}),
-    ]  # fmt: skip
+    ]
     for message, arguments in cases:
         with pytest.raises(pv.InputError, match=message):
             cvc.pack_cvc(output_path=path, **arguments)
@@ -410,8 +443,10 @@ def test_constant_chunks_nan_halves_and_no_rows(tmp_path: Path) -> None:
 
 def test_edits_copy_the_other_columns_bytes_and_keep_what_they_do_not_know(tmp_path: Path) -> None:
     path = tmp_path / "c.cvc"
-    sections = [({"v": ROWS[:600], "w": ROWS[:600, :3], "id": np.arange(600)}, {"s": "a"}),
-                ({"v": ROWS[600:], "w": ROWS[600:, :3], "id": np.arange(600, 1000)}, {"s": "b"})]  # fmt: skip
+    sections = [
+        ({"v": ROWS[:600], "w": ROWS[:600, :3], "id": np.arange(600)}, {"s": "a"}),
+        ({"v": ROWS[600:], "w": ROWS[600:, :3], "id": np.arange(600, 1000)}, {"s": "b"}),
+    ]
     cvc.pack_cvc_sections_columnar(sections, path, {"w": "int8"}, chunk_size=300)
     data = path.read_bytes()
     header = read_header(Source(path))
@@ -483,7 +518,12 @@ def test_wrong_edits_change_nothing(columnar: Path, packed: Path) -> None:
 def test_info_validation_and_versions(packed: Path, columnar: Path, tmp_path: Path) -> None:
     info = cvc.get_cvc_info(packed)
     assert (info["format_type"], info["num_vectors"], info["dimension"], info["compression"], info["num_chunks"]) == (
-        "single", 1000, 8, "fp16", 4)  # fmt: skip
+        "single",
+        1000,
+        8,
+        "fp16",
+        4,
+    )
     assert info["file_size"] == packed.stat().st_size
     report = cvc.validate_cvc(packed)
     assert report["valid"] and report["version"] == "v0.1" and not report["errors"]

@@ -55,8 +55,11 @@ def test_a_clause_names_tests_that_exist(page: Path) -> None:
 
 def test_a_wrong_citation_is_seen() -> None:
     assert cited("| a | `tests/a.py::test_b`, `::test_c[x-1]`; `test_d`, `tests/e.py`, `other` |") == [
-        ("tests/a.py", "test_b"), ("tests/a.py", "test_c"), (None, "test_d"), ("tests/e.py", None),
-    ]  # fmt: skip
+        ("tests/a.py", "test_b"),
+        ("tests/a.py", "test_c"),
+        (None, "test_d"),
+        ("tests/e.py", None),
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -36,9 +36,17 @@ def test_metadata_has_the_reference_keys(path):
     with fbin.FBINReader(path) as reader:
         metadata = reader.get_metadata()
     assert list(metadata) == [
-        "file_path", "format", "vector_count", "dimension", "dtype", "shape", "file_size_bytes", "file_size_mb",
-        "expected_size_bytes", "size_match",
-    ]  # fmt: skip
+        "file_path",
+        "format",
+        "vector_count",
+        "dimension",
+        "dtype",
+        "shape",
+        "file_size_bytes",
+        "file_size_mb",
+        "expected_size_bytes",
+        "size_match",
+    ]
     assert metadata["shape"] == (100, 8) and metadata["size_match"] and metadata["expected_size_bytes"] == 3208
     assert metadata["file_size_mb"] == pytest.approx(3208 / 1024 / 1024)
 
@@ -154,8 +162,16 @@ def test_merge_is_whole_ordered_and_hashed(shards, tmp_path, data):
     content = (tmp_path / "m.fbin").read_bytes()
     assert content == struct.pack("<II", 90, 8) + data[:90].tobytes()
     assert result["checksum"] == hashlib.sha256(content).hexdigest()
-    assert list(result) == ["output_path", "total_vectors", "dimension", "shards_merged", "output_format", "dry_run",
-                            "file_size_bytes", "checksum"]  # fmt: skip
+    assert list(result) == [
+        "output_path",
+        "total_vectors",
+        "dimension",
+        "shards_merged",
+        "output_format",
+        "dry_run",
+        "file_size_bytes",
+        "checksum",
+    ]
     assert [p.read_bytes() for p in shards] == before
 
 
@@ -187,9 +203,13 @@ def test_validation_names_each_fault(shards, tmp_path):
     names = ["wide.fbin", "cut.fbin", "tiny.fbin", "none.fbin", "ids.ibin"]
     infos = fbin.ShardMerger().validate_shards([shards[0], *(tmp_path / n for n in names)])
     assert [info.validation_result.value for info in infos] == [
-        "compatible", "incompatible_dimension", "file_size_mismatch", "file_corrupted", "file_not_found",
+        "compatible",
+        "incompatible_dimension",
+        "file_size_mismatch",
+        "file_corrupted",
+        "file_not_found",
         "incompatible_dtype",
-    ]  # fmt: skip
+    ]
     preview = fbin.ShardMerger().preview_merge([shards[0], tmp_path / "wide.fbin"])
     assert not preview.all_compatible and len(preview.incompatible_shards) == 1
     with pytest.raises(pv.InputError, match="expected dimension 8, found 9"):
@@ -206,26 +226,34 @@ def test_a_cancelled_merge_leaves_nothing(shards, tmp_path):
 
 def test_merge_reports_progress_and_log(shards, tmp_path):
     calls, lines = [], []
-    fbin.merge_fbin_shards(shards, tmp_path / "m.fbin", chunk_size=15, progress_callback=lambda *a: calls.append(a),
-                           log_callback=lines.append)  # fmt: skip
+    fbin.merge_fbin_shards(
+        shards,
+        tmp_path / "m.fbin",
+        chunk_size=15,
+        progress_callback=lambda *a: calls.append(a),
+        log_callback=lines.append,
+    )
     assert calls[-1] == (90, 90) and len(calls) == 6 and lines
 
 
-@pytest.mark.parametrize("call", [
-    lambda p, t: fbin.FBINReader(p).sample_strided(stride=0),
-    lambda p, t: fbin.FBINReader(p).sample_strided(stride=-1),
-    lambda p, t: fbin.FBINReader(p).sample(start=-1),
-    lambda p, t: fbin.FBINReader(p).sample(count=-1),
-    lambda p, t: fbin.FBINReader(p).sample_random(count=-1),
-    lambda p, t: list(fbin.FBINReader(p).read_sequential(chunk_size=0)),
-    lambda p, t: fbin.FBINWriter(t).write(np.zeros((2, 2)), chunk_size=0),
-    lambda p, t: fbin.FBINWriter(t).write(np.zeros(3)),
-    lambda p, t: fbin.ShardMerger(chunk_size=0),
-    lambda p, t: fbin.merge_fbin_shards([p], t, output_format="parquet"),
-    lambda p, t: fbin.merge_fbin_shards([], t),
-    lambda p, t: fbin.convert_fbin_to_npy(p, t, chunk_size=0),
-    lambda p, t: fbin.convert_fbin_to_npy(p, p),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p, t: fbin.FBINReader(p).sample_strided(stride=0),
+        lambda p, t: fbin.FBINReader(p).sample_strided(stride=-1),
+        lambda p, t: fbin.FBINReader(p).sample(start=-1),
+        lambda p, t: fbin.FBINReader(p).sample(count=-1),
+        lambda p, t: fbin.FBINReader(p).sample_random(count=-1),
+        lambda p, t: list(fbin.FBINReader(p).read_sequential(chunk_size=0)),
+        lambda p, t: fbin.FBINWriter(t).write(np.zeros((2, 2)), chunk_size=0),
+        lambda p, t: fbin.FBINWriter(t).write(np.zeros(3)),
+        lambda p, t: fbin.ShardMerger(chunk_size=0),
+        lambda p, t: fbin.merge_fbin_shards([p], t, output_format="parquet"),
+        lambda p, t: fbin.merge_fbin_shards([], t),
+        lambda p, t: fbin.convert_fbin_to_npy(p, t, chunk_size=0),
+        lambda p, t: fbin.convert_fbin_to_npy(p, p),
+    ],
+)
 def test_bad_arguments_are_input_errors(path, tmp_path, call):
     with pytest.raises(pv.InputError):
         call(path, tmp_path / "target")

@@ -116,8 +116,14 @@ def test_results_are_never_writable_views_into_the_model(tmp_path: Path) -> None
             model = finalfusion.load(GOLDEN / name, mmap=mmap)
             word = model.vocab[0]
             before = model.embedding(word).copy()
-            for array in (model.embedding(word), model.embeddings([word]), model.storage[0:1], model.storage[0],
-                          model.storage[[0]], np.asarray(model.storage)):  # fmt: skip
+            for array in (
+                model.embedding(word),
+                model.embeddings([word]),
+                model.storage[0:1],
+                model.storage[0],
+                model.storage[[0]],
+                np.asarray(model.storage),
+            ):
                 array[...] = 7
             if model.norms is not None:
                 model.norms[...] = 7

@@ -16,8 +16,24 @@ import pytest
 import polyvec as pv
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("h5py", "pyarrow", "faiss", "tokenizers", "safetensors", "onnxruntime", "onnx", "openvino", "starlette",
-          "uvicorn", "torch", "triton", "cupy", "playwright", "polars", "duckdb")  # fmt: skip
+EXTRAS = (
+    "h5py",
+    "pyarrow",
+    "faiss",
+    "tokenizers",
+    "safetensors",
+    "onnxruntime",
+    "onnx",
+    "openvino",
+    "starlette",
+    "uvicorn",
+    "torch",
+    "triton",
+    "cupy",
+    "playwright",
+    "polars",
+    "duckdb",
+)
 BLOCK = f"import sys\nfor name in {EXTRAS!r}: sys.modules[name] = None\n"
 
 
@@ -54,8 +70,13 @@ def test_a_bare_install_converts(tmp_path):
 
 def test_everything_works_without_native_kernels(tmp_path):
     code = "from polyvec import kernels; print(kernels.NATIVE, kernels.cpu_path())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path,
-                          env={**os.environ, "POLYVEC_NO_NATIVE": "1"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "POLYVEC_NO_NATIVE": "1"},
+    )
     assert done.stdout.split() == ["False", "numpy"]
 
 

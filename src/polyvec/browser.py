@@ -46,9 +46,15 @@ from polyvec.verbs.attach import attach_records
 from polyvec.writing.readback import check_shapes
 
 __all__ = [
-    "BrowserExport", "BrowserIndex", "dequantize", "export_for_browser", "load_browser_index", "meta_schema",
-    "quantize", "validate_l2_norm",
-]  # fmt: skip
+    "BrowserExport",
+    "BrowserIndex",
+    "dequantize",
+    "export_for_browser",
+    "load_browser_index",
+    "meta_schema",
+    "quantize",
+    "validate_l2_norm",
+]
 
 VERSION = "1.0"
 FILES = {
@@ -119,10 +125,16 @@ class BrowserExport:
 
 
 def export_for_browser(
-    input: str | os.PathLike[str] | Collection | NDArray[Any], output_dir: str | os.PathLike[str], *,
-    records: Any = None, rounding: Rounding = "norm", normalize: bool = False, any_dim: bool = False,
-    timestamp: str | None = None, progress: Progress | None = None,
-) -> BrowserExport:  # fmt: skip
+    input: str | os.PathLike[str] | Collection | NDArray[Any],
+    output_dir: str | os.PathLike[str],
+    *,
+    records: Any = None,
+    rounding: Rounding = "norm",
+    normalize: bool = False,
+    any_dim: bool = False,
+    timestamp: str | None = None,
+    progress: Progress | None = None,
+) -> BrowserExport:
     """Write ``embeddings.i8bin``, ``meta.json`` and ``build_manifest.json`` into ``output_dir``, all or nothing.
 
     ``input`` is a folder with mtg_embeddings.npy and mtg_meta.jsonl, a file of any format, a collection or an array
@@ -153,16 +165,37 @@ def export_for_browser(
                 "scale_factor": LEVELS,
                 "conforming": rounding != "truncate",
             }
-            folder.put(MANIFEST, [_json({
-                "version": VERSION, "timestamp": timestamp or datetime.now(UTC).isoformat(timespec="seconds"),
-                "parameters": parameters, "statistics": statistics,
-                "outputs": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in hashes.items()},
-                "file_hash": told["sha256"],
-            }, indent=2) + b"\n"])  # fmt: skip
+            folder.put(
+                MANIFEST,
+                [
+                    _json(
+                        {
+                            "version": VERSION,
+                            "timestamp": timestamp or datetime.now(UTC).isoformat(timespec="seconds"),
+                            "parameters": parameters,
+                            "statistics": statistics,
+                            "outputs": {
+                                name: {"bytes": size, "sha256": digest} for name, (size, digest) in hashes.items()
+                            },
+                            "file_hash": told["sha256"],
+                        },
+                        indent=2,
+                    )
+                    + b"\n"
+                ],
+            )
         return BrowserExport(
-            target / MAIN, target / META, target / MANIFEST, rows, dim, told["sha256"], told["norm_min"],
-            told["norm_max"], told["max_error"], told["mean_error"],
-        )  # fmt: skip
+            target / MAIN,
+            target / META,
+            target / MANIFEST,
+            rows,
+            dim,
+            told["sha256"],
+            told["norm_min"],
+            told["norm_max"],
+            told["max_error"],
+            told["mean_error"],
+        )
     finally:
         if owned:
             collection.close()
@@ -406,9 +439,14 @@ def main(given: Sequence[str] | None = None) -> int:
     chosen = _arguments(given)
     try:
         done = export_for_browser(
-            chosen.input_dir, chosen.output_dir, records=chosen.records, rounding=chosen.rounding,
-            normalize=chosen.normalize, any_dim=chosen.any_dim, timestamp=chosen.timestamp,
-        )  # fmt: skip
+            chosen.input_dir,
+            chosen.output_dir,
+            records=chosen.records,
+            rounding=chosen.rounding,
+            normalize=chosen.normalize,
+            any_dim=chosen.any_dim,
+            timestamp=chosen.timestamp,
+        )
     except (FormatError, InputError, OSError) as error:
         print(f"polyvec.browser: {error}", file=sys.stderr)
         return 1

@@ -38,11 +38,30 @@ from polyvec.verbs.loading import (
 from polyvec.verbs.packing import pack_cvc, pack_cvc_columns, pack_cvc_sections, pack_cvc_sections_columnar
 
 __all__ = [
-    "CorruptedChunkError", "MMapCVCLoader", "add_column", "delete_column", "detect_version", "get_available_backends",
-    "get_backend_errors", "get_cvc_info", "list_columns", "load_cvc", "load_cvc_chunked", "load_cvc_columns",
-    "load_cvc_range", "pack_cvc", "pack_cvc_columns", "pack_cvc_sections", "pack_cvc_sections_columnar",
-    "rename_column", "update_column", "upgrade_cvc", "validate_cvc", "validate_cvc_integrity", "validate_cvc_version",
-]  # fmt: skip
+    "CorruptedChunkError",
+    "MMapCVCLoader",
+    "add_column",
+    "delete_column",
+    "detect_version",
+    "get_available_backends",
+    "get_backend_errors",
+    "get_cvc_info",
+    "list_columns",
+    "load_cvc",
+    "load_cvc_chunked",
+    "load_cvc_columns",
+    "load_cvc_range",
+    "pack_cvc",
+    "pack_cvc_columns",
+    "pack_cvc_sections",
+    "pack_cvc_sections_columnar",
+    "rename_column",
+    "update_column",
+    "upgrade_cvc",
+    "validate_cvc",
+    "validate_cvc_integrity",
+    "validate_cvc_version",
+]
 
 Path = str | os.PathLike[str]
 
@@ -56,10 +75,14 @@ def get_cvc_info(path: Path) -> dict[str, Any]:
 
 def _info(header: Header, size: int) -> dict[str, Any]:
     info: dict[str, Any] = {
-        "format_type": "columnar" if header.columnar else "single", "num_vectors": header.rows,
-        "num_chunks": len(header.chunks), "file_size": size, "layout": header.layout,
-        "version": f"v{header.version[0]}.{header.version[1]}", "mmap_optimized": header.mapped,
-    }  # fmt: skip
+        "format_type": "columnar" if header.columnar else "single",
+        "num_vectors": header.rows,
+        "num_chunks": len(header.chunks),
+        "file_size": size,
+        "layout": header.layout,
+        "version": f"v{header.version[0]}.{header.version[1]}",
+        "mmap_optimized": header.mapped,
+    }
     if "sections" in header.json:
         info["sections"] = header.json["sections"]
     if header.columnar:
@@ -94,16 +117,28 @@ def detect_version(path: Path) -> tuple[int, int]:
 def validate_cvc(path: Path) -> dict[str, Any]:
     """Check a file's structure: ``valid``, ``errors``, ``warnings``, and what it holds. A missing file raises."""
     with Source(path) as source:
-        report: dict[str, Any] = {"valid": False, "version": "unknown", "size_bytes": source.size,
-                                  "size_mb": round(source.size / 2**20, 2), "errors": [], "warnings": []}  # fmt: skip
+        report: dict[str, Any] = {
+            "valid": False,
+            "version": "unknown",
+            "size_bytes": source.size,
+            "size_mb": round(source.size / 2**20, 2),
+            "errors": [],
+            "warnings": [],
+        }
         try:
             header = read_header(source)
         except FormatError as error:
             return report | {"errors": [str(error)]}
         first = header.columns[0]
-        report |= {"valid": True, "version": f"v{header.version[0]}.{header.version[1]}", "num_vectors": header.rows,
-                   "dimension": first.dimension, "compression": first.compression, "num_chunks": len(header.chunks),
-                   "warnings": list(header.notes)}  # fmt: skip
+        report |= {
+            "valid": True,
+            "version": f"v{header.version[0]}.{header.version[1]}",
+            "num_vectors": header.rows,
+            "dimension": first.dimension,
+            "compression": first.compression,
+            "num_chunks": len(header.chunks),
+            "warnings": list(header.notes),
+        }
         if header.columnar:
             report["columns"] = header.json["columns"]
         return report
@@ -156,8 +191,14 @@ def validate_cvc_version(path: Path) -> dict[str, Any]:
         version = detect_version(path)
     except FormatError as error:
         return {"valid": False, "error": str(error), "path": os.fspath(path)}
-    return {"valid": True, "version": f"v{version[0]}.{version[1]}", "version_tuple": version,
-            "needs_upgrade": version[0] == 0, "current_latest": "v2.0", "path": os.fspath(path)}  # fmt: skip
+    return {
+        "valid": True,
+        "version": f"v{version[0]}.{version[1]}",
+        "version_tuple": version,
+        "needs_upgrade": version[0] == 0,
+        "current_latest": "v2.0",
+        "path": os.fspath(path),
+    }
 
 
 def upgrade_cvc(input_path: Path, output_path: Path, verbose: bool = False) -> dict[str, Any]:
@@ -166,10 +207,15 @@ def upgrade_cvc(input_path: Path, output_path: Path, verbose: bool = False) -> d
         raise FileExistsError(f"{os.fspath(output_path)}: the output exists; remove it or choose another name")
     header = upgrade(input_path, output_path)
     after = detect_version(output_path)
-    report = {"input_version": f"v{header.version[0]}.{header.version[1]}", "output_version": f"v{after[0]}.{after[1]}",
-              "num_chunks": len(header.chunks), "num_vectors": header.rows, "dimension": header.columns[0].dimension,
-              "input_size_mb": round(pathlib.Path(input_path).stat().st_size / 2**20, 2),
-              "output_size_mb": round(pathlib.Path(output_path).stat().st_size / 2**20, 2)}  # fmt: skip
+    report = {
+        "input_version": f"v{header.version[0]}.{header.version[1]}",
+        "output_version": f"v{after[0]}.{after[1]}",
+        "num_chunks": len(header.chunks),
+        "num_vectors": header.rows,
+        "dimension": header.columns[0].dimension,
+        "input_size_mb": round(pathlib.Path(input_path).stat().st_size / 2**20, 2),
+        "output_size_mb": round(pathlib.Path(output_path).stat().st_size / 2**20, 2),
+    }
     return report | ({"columns": [spec.name for spec in header.columns]} if verbose else {})
 
 

@@ -36,10 +36,21 @@ from polyvec.verbs.split import choose_rows
 from polyvec.writing.readback import check_shapes
 
 __all__ = [
-    "FBINReader", "FBINWriter", "IBINReader", "IBINWriter", "MergePreview", "ShardInfo", "ShardMerger",
-    "ShardValidationResult", "convert_fbin_to_hdf5", "convert_fbin_to_npy", "convert_npy_to_fbin", "merge_fbin_shards",
-    "write_fbin", "write_ibin",
-]  # fmt: skip
+    "FBINReader",
+    "FBINWriter",
+    "IBINReader",
+    "IBINWriter",
+    "MergePreview",
+    "ShardInfo",
+    "ShardMerger",
+    "ShardValidationResult",
+    "convert_fbin_to_hdf5",
+    "convert_fbin_to_npy",
+    "convert_npy_to_fbin",
+    "merge_fbin_shards",
+    "write_fbin",
+    "write_ibin",
+]
 
 StrPath = str | os.PathLike[str]
 Array = NDArray[Any]
@@ -75,8 +86,9 @@ class FBINReader:
             warnings.warn(
                 f"{file_path}: size mismatch: the header promises {self.vector_count} x {self.dimension} values, "
                 f"{self.expected_size_bytes} bytes, and the file has {self.file_size_bytes} bytes",
-                SizeMismatchWarning, stacklevel=2,
-            )  # fmt: skip
+                SizeMismatchWarning,
+                stacklevel=2,
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FormatWarning)
             self._collection = formats.open(file_path, format=self._format, lenient=not strict, sidecars=False)
@@ -85,12 +97,17 @@ class FBINReader:
     def get_metadata(self) -> dict[str, Any]:
         """What the header and the file system say."""
         return {
-            "file_path": str(self.file_path), "format": self._format.upper(), "vector_count": self.vector_count,
-            "dimension": self.dimension, "dtype": self._dtype.name, "shape": (self.vector_count, self.dimension),
-            "file_size_bytes": self.file_size_bytes, "file_size_mb": self.file_size_bytes / MB,
+            "file_path": str(self.file_path),
+            "format": self._format.upper(),
+            "vector_count": self.vector_count,
+            "dimension": self.dimension,
+            "dtype": self._dtype.name,
+            "shape": (self.vector_count, self.dimension),
+            "file_size_bytes": self.file_size_bytes,
+            "file_size_mb": self.file_size_bytes / MB,
             "expected_size_bytes": self.expected_size_bytes,
             "size_match": self.file_size_bytes == self.expected_size_bytes,
-        }  # fmt: skip
+        }
 
     def _rows(self, start: int, stop: int) -> Array:
         view = self._column.view() if self.mmap_mode else None  # type: ignore[attr-defined]
@@ -212,8 +229,13 @@ class FBINWriter:
             kind = "ibin" if self._dtype.kind == "i" else "fbin"
             name = "ids" if kind == "ibin" else "vectors"
             check_shapes(sink, BINS, {name: (num_vectors, dimension)}, variant=kind)
-        result = {"output_path": str(self.path), "vector_count": num_vectors, self._width: dimension,
-                  "dimension": dimension, "file_size_bytes": sink.size}  # fmt: skip
+        result = {
+            "output_path": str(self.path),
+            "vector_count": num_vectors,
+            self._width: dimension,
+            "dimension": dimension,
+            "file_size_bytes": sink.size,
+        }
         if compute_checksum:
             result["checksum"] = sink.hexdigest()
         return result
@@ -226,14 +248,16 @@ class IBINWriter(FBINWriter):
     _width = "k"
 
 
-def write_fbin(path: StrPath, data: Any, compute_checksum: bool = False,
-               progress_callback: Progress | None = None) -> dict[str, Any]:  # fmt: skip
+def write_fbin(
+    path: StrPath, data: Any, compute_checksum: bool = False, progress_callback: Progress | None = None
+) -> dict[str, Any]:
     """Write a 2-D array as FBIN."""
     return FBINWriter(path, progress_callback).write(data, compute_checksum=compute_checksum)
 
 
-def write_ibin(path: StrPath, data: Any, compute_checksum: bool = False,
-               progress_callback: Progress | None = None) -> dict[str, Any]:  # fmt: skip
+def write_ibin(
+    path: StrPath, data: Any, compute_checksum: bool = False, progress_callback: Progress | None = None
+) -> dict[str, Any]:
     """Write a 2-D integer array as IBIN."""
     return IBINWriter(path, progress_callback).write(data, compute_checksum=compute_checksum)
 
@@ -281,8 +305,12 @@ class MergePreview:
 class ShardMerger:
     """Validates, previews and merges FBIN shards. Sources stay untouched, the output appears whole or not at all."""
 
-    def __init__(self, chunk_size: int = 10000, progress_callback: Progress | None = None,
-                 log_callback: Callable[[str], None] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        chunk_size: int = 10000,
+        progress_callback: Progress | None = None,
+        log_callback: Callable[[str], None] | None = None,
+    ) -> None:
         _at_least_one(chunk_size=chunk_size)
         self.chunk_size = chunk_size
         self._progress = progress_callback
@@ -344,14 +372,25 @@ class ShardMerger:
         if len(infos) == 1:
             notes.append("one shard alone: the merge is a copy")
         return MergePreview(
-            infos, total, sum(i.file_size_bytes for i in good), dimension, output_format,
-            header + total * dimension * 4, bool(infos) and not bad, bad, notes,
-        )  # fmt: skip
+            infos,
+            total,
+            sum(i.file_size_bytes for i in good),
+            dimension,
+            output_format,
+            header + total * dimension * 4,
+            bool(infos) and not bad,
+            bad,
+            notes,
+        )
 
     def merge(
-        self, paths: Sequence[StrPath], output_path: StrPath, output_format: str = "fbin",
-        compute_checksum: bool = False, dry_run: bool = False,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        paths: Sequence[StrPath],
+        output_path: StrPath,
+        output_format: str = "fbin",
+        compute_checksum: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
         """Merge shards, in the order given, into an FBIN or NPY file."""
         preview = self.preview_merge(paths, output_format)
         if not preview.shards:
@@ -359,17 +398,28 @@ class ShardMerger:
         if not preview.all_compatible:
             raise InputError("the shards cannot be merged: " + "; ".join(preview.warnings))
         result: dict[str, Any] = {
-            "output_path": os.fspath(output_path), "total_vectors": preview.total_vectors,
-            "dimension": preview.dimension, "shards_merged": len(preview.shards), "output_format": output_format,
+            "output_path": os.fspath(output_path),
+            "total_vectors": preview.total_vectors,
+            "dimension": preview.dimension,
+            "shards_merged": len(preview.shards),
+            "output_format": output_format,
             "dry_run": dry_run,
-        }  # fmt: skip
+        }
         if dry_run:
             return {**result, "expected_size_bytes": preview.expected_output_size_bytes}
         self._cancelled = False
         self._log(f"merging {len(preview.shards)} shards, {preview.total_vectors} vectors")
-        receipt = merge([os.fspath(p) for p in paths], output_path, source_format="fbin", format=output_format,
-                        sidecar=False, measure=False, sha256=compute_checksum, chunk_rows=self.chunk_size,
-                        progress=self._step)  # fmt: skip
+        receipt = merge(
+            [os.fspath(p) for p in paths],
+            output_path,
+            source_format="fbin",
+            format=output_format,
+            sidecar=False,
+            measure=False,
+            sha256=compute_checksum,
+            chunk_rows=self.chunk_size,
+            progress=self._step,
+        )
         self._log(f"wrote {output_path}, {receipt.bytes} bytes")
         result["file_size_bytes"] = receipt.bytes
         if compute_checksum:
@@ -384,45 +434,84 @@ class ShardMerger:
 
 
 def merge_fbin_shards(
-    shard_paths: Sequence[StrPath], output_path: StrPath, output_format: str = "fbin", compute_checksum: bool = False,
-    dry_run: bool = False, chunk_size: int = 10000, progress_callback: Progress | None = None,
+    shard_paths: Sequence[StrPath],
+    output_path: StrPath,
+    output_format: str = "fbin",
+    compute_checksum: bool = False,
+    dry_run: bool = False,
+    chunk_size: int = 10000,
+    progress_callback: Progress | None = None,
     log_callback: Callable[[str], None] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Merge FBIN shards; see `ShardMerger.merge`."""
     merger = ShardMerger(chunk_size, progress_callback, log_callback)
     return merger.merge(shard_paths, output_path, output_format, compute_checksum, dry_run)
 
 
 def convert_fbin_to_npy(
-    input_path: StrPath, output_path: StrPath, chunk_size: int = 10000, use_mmap: bool = True, dry_run: bool = False,
+    input_path: StrPath,
+    output_path: StrPath,
+    chunk_size: int = 10000,
+    use_mmap: bool = True,
+    dry_run: bool = False,
     progress_callback: Progress | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Convert FBIN to NPY. ``use_mmap`` is accepted for compatibility: the bytes are copied inside the kernel."""
     return _convert(input_path, output_path, "fbin", "npy", chunk_size, dry_run, progress_callback, False)
 
 
 def convert_npy_to_fbin(
-    input_path: StrPath, output_path: StrPath, chunk_size: int = 10000, use_mmap: bool = True, dry_run: bool = False,
-    progress_callback: Progress | None = None, compute_checksum: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+    input_path: StrPath,
+    output_path: StrPath,
+    chunk_size: int = 10000,
+    use_mmap: bool = True,
+    dry_run: bool = False,
+    progress_callback: Progress | None = None,
+    compute_checksum: bool = False,
+) -> dict[str, Any]:
     """Convert a 2-D NPY array to FBIN; other floats are rounded to float32."""
     return _convert(input_path, output_path, "npy", "fbin", chunk_size, dry_run, progress_callback, compute_checksum)
 
 
-def _convert(source: StrPath, target: StrPath, kind: str, to: str, chunk_size: int, dry_run: bool,
-             progress: Progress | None, checksum: bool, own: dict[str, Any] | None = None) -> dict[str, Any]:  # fmt: skip
+def _convert(
+    source: StrPath,
+    target: StrPath,
+    kind: str,
+    to: str,
+    chunk_size: int,
+    dry_run: bool,
+    progress: Progress | None,
+    checksum: bool,
+    own: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     _at_least_one(chunk_size=chunk_size)
     with formats.open(source, format=kind, sidecars=False) as collection:
         column = collection.vectors
         if len(column.shape) != 2:
             raise InputError(f"{os.fspath(source)}: expected a 2-D array, found shape {column.shape}")
         shape, dtype = column.shape, column.dtype.name if to == "npy" else "float32"
-    receipt = convert(source, target, source_format=kind, format=to, sidecar=False, measure=False, dry_run=dry_run,
-                      sha256=checksum, chunk_rows=chunk_size, progress=progress, **(own or {}))  # fmt: skip
+    receipt = convert(
+        source,
+        target,
+        source_format=kind,
+        format=to,
+        sidecar=False,
+        measure=False,
+        dry_run=dry_run,
+        sha256=checksum,
+        chunk_rows=chunk_size,
+        progress=progress,
+        **(own or {}),
+    )
     result: dict[str, Any] = {
-        "input_path": os.fspath(source), "output_path": os.fspath(target), "vector_count": shape[0],
-        "dimension": shape[1], "shape": shape, "dtype": dtype, "dry_run": dry_run,
-    }  # fmt: skip
+        "input_path": os.fspath(source),
+        "output_path": os.fspath(target),
+        "vector_count": shape[0],
+        "dimension": shape[1],
+        "shape": shape,
+        "dtype": dtype,
+        "dry_run": dry_run,
+    }
     if dry_run:
         size = prod(shape) * np.dtype(dtype).itemsize
         return {**result, "expected_size_bytes": size + (128 if to == "npy" else HEADER.size)}
@@ -433,9 +522,13 @@ def _convert(source: StrPath, target: StrPath, kind: str, to: str, chunk_size: i
 
 
 def convert_fbin_to_hdf5(
-    input_path: StrPath, output_path: StrPath, dataset_name: str = "vectors", chunk_size: int = 10000,
-    compression: str | None = None, progress_callback: Progress | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    input_path: StrPath,
+    output_path: StrPath,
+    dataset_name: str = "vectors",
+    chunk_size: int = 10000,
+    compression: str | None = None,
+    progress_callback: Progress | None = None,
+) -> dict[str, Any]:
     """Convert FBIN to a dataset of an HDF5 file, atomically. Compression is off unless asked for."""
     own = {"dataset": dataset_name} | ({"compression": compression} if compression else {})
     result = _convert(input_path, output_path, "fbin", "hdf5", chunk_size, False, progress_callback, False, own)

@@ -52,9 +52,13 @@ class Hit(NamedTuple):
 
 
 def load(
-    path: str | os.PathLike[str] | bytes, *, mmap: bool = True, format: str | None = None, lossy: bool = False,
+    path: str | os.PathLike[str] | bytes,
+    *,
+    mmap: bool = True,
+    format: str | None = None,
+    lossy: bool = False,
     duplicates: str | None = None,
-) -> Embeddings:  # fmt: skip
+) -> Embeddings:
     """Load word embeddings of any word format: finalfusion, word2vec, text, fastText, floret.
 
     ``mmap`` leaves the matrix in the file; ``lossy`` replaces invalid UTF-8. ``duplicates`` is ``"first"`` (look-ups
@@ -120,8 +124,14 @@ class Embeddings:
         if self._norms is not None:
             columns["norms"] = ArrayColumn("norms", self._norms)
             columns["norms"].lengths = True
-        held = type(collection)(columns, vocab=self.vocab, metadata=self.metadata, notes=self.notes,
-                                format=collection.format, path=collection.path)  # fmt: skip
+        held = type(collection)(
+            columns,
+            vocab=self.vocab,
+            metadata=self.metadata,
+            notes=self.notes,
+            format=collection.format,
+            path=collection.path,
+        )
         if isinstance(held, FinalfusionCollection) and isinstance(collection, FinalfusionCollection):
             held.kept = collection.kept
         return held
@@ -193,10 +203,14 @@ class Embeddings:
                 )
                 return
             raise Corrupt(
-                f"the word {word!r} stands twice", path=self._collection.path, field=f"word {row}",
-                offset=int(self.vocab.words.starts[row]), expected=f"once, in row {self.vocab.index(word)}",
-                found=f"again in row {row}", remedy="load with duplicates='first' to use the first",
-            )  # fmt: skip
+                f"the word {word!r} stands twice",
+                path=self._collection.path,
+                field=f"word {row}",
+                offset=int(self.vocab.words.starts[row]),
+                expected=f"once, in row {self.vocab.index(word)}",
+                found=f"again in row {row}",
+                remedy="load with duplicates='first' to use the first",
+            )
 
     def embedding(self, word: str, *, default: Any = DEFAULT) -> Any:
         """A word's vector, or that of its subwords; `UnknownWord` (a KeyError) or ``default`` where it has neither."""

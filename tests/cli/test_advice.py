@@ -114,8 +114,11 @@ def test_advice_fits_the_command(message, arguments, more):
 
 def test_the_browser_export_advises_its_own_flag(tmp_path):
     with pytest.raises(pv.InputError, match="or use --normalize"):
-        browser.export_for_browser(2 * np.ones((1, 512), np.float32), tmp_path / "o", records=[
-            {"name": "a", "set": "b", "image_url": "c", "card_url": "d"}])  # fmt: skip
+        browser.export_for_browser(
+            2 * np.ones((1, 512), np.float32),
+            tmp_path / "o",
+            records=[{"name": "a", "set": "b", "image_url": "c", "card_url": "d"}],
+        )
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,12 @@ def test_a_bad_file_is_one_clear_line_and_exit_1(cli, folder, command, name):
     (folder / name).write_bytes(content)
     (folder / "old.fbin").write_bytes(b"old")
     before = files(folder)
-    rest = {"convert": ["old.fbin", "-f"], "merge": ["-o", "old.fbin", "-f"],
-            "split": ["old.fbin", "--parts", "1", "-f"],
-            "sample": ["old.fbin", "--head", "1", "-f"]}.get(command, [])  # fmt: skip
+    rest = {
+        "convert": ["old.fbin", "-f"],
+        "merge": ["-o", "old.fbin", "-f"],
+        "split": ["old.fbin", "--parts", "1", "-f"],
+        "sample": ["old.fbin", "--head", "1", "-f"],
+    }.get(command, [])
     code, out, err = cli(command, name, *rest)
     assert code == 1
     said = out if command == "verify" else err
@@ -54,32 +57,35 @@ def test_a_bad_file_is_one_clear_line_and_exit_1(cli, folder, command, name):
     assert files(folder) == before
 
 
-@pytest.mark.parametrize(("arguments", "code", "expected"), [
-    (["info", "."], 1, "directory"),
-    (["info", "missing.fbin"], 1, "missing.fbin: no such file"),
-    (["convert", "missing.fbin", "o.npy"], 1, "no such file"),
-    (["convert", "vectors.fbin", "o.xyz"], 2, "no format is written for the suffix .xyz"),
-    (["convert", "vectors.fbin", "o.npy", "--to", "bogus"], 2, "unknown format 'bogus'"),
-    (["convert", "vectors.fbin", "o.npy", "--encoding", "bogus"], 2, "unknown encoding 'bogus'"),
-    (["convert", "vectors.fbin", "vectors.fbin", "-f"], 2, "the output is also an input"),
-    (["convert", "vectors.fbin", "queries.fbin"], 2, "use --force"),
-    (["convert", "vectors.fbin", "nowhere/o.npy"], 2, "does not exist"),
-    (["convert", "vectors.fbin", "o.npy", "--column", "nope"], 2, "no column 'nope'"),
-    (["convert", "vectors.fbin", "o.npy", "--option", "speed=9"], 2, "no format has an option 'speed'"),
-    (["convert", "vectors.fbin", "o.ibin"], 2, "floats"),
-    (["sample", "vectors.fbin", "o.npy", "--stride", "0"], 2, "stride must be at least 1, not 0"),
-    (["sample", "vectors.fbin", "o.npy", "--head", "-1"], 2, "head must be at least 0"),
-    (["sample", "vectors.fbin", "o.npy", "--random", "301"], 2, "cannot choose 301 rows of 300"),
-    (["sample", "vectors.fbin", "o.npy", "--range", "9"], 2, "START:STOP"),
-    (["sample", "vectors.fbin", "o.npy"], 2, "choose one of"),
-    (["split", "vectors.fbin", "o.npy", "--rows", "0"], 2, "rows must be at least 1"),
-    (["split", "vectors.fbin", "o.npy", "--parts", "-2"], 2, "parts must be at least 1"),
-    (["split", "vectors.fbin", "o.npy"], 2, "either rows or parts"),
-    (["merge", "no-*.fbin", "-o", "o.fbin"], 2, "no file matches"),
-    (["merge", "vectors.fbin"], 2, "output"),
-    (["bogus"], 2, "No such command"),
-    (["info", "vectors.fbin", "--bogus"], 2, "No such option"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["info", "."], 1, "directory"),
+        (["info", "missing.fbin"], 1, "missing.fbin: no such file"),
+        (["convert", "missing.fbin", "o.npy"], 1, "no such file"),
+        (["convert", "vectors.fbin", "o.xyz"], 2, "no format is written for the suffix .xyz"),
+        (["convert", "vectors.fbin", "o.npy", "--to", "bogus"], 2, "unknown format 'bogus'"),
+        (["convert", "vectors.fbin", "o.npy", "--encoding", "bogus"], 2, "unknown encoding 'bogus'"),
+        (["convert", "vectors.fbin", "vectors.fbin", "-f"], 2, "the output is also an input"),
+        (["convert", "vectors.fbin", "queries.fbin"], 2, "use --force"),
+        (["convert", "vectors.fbin", "nowhere/o.npy"], 2, "does not exist"),
+        (["convert", "vectors.fbin", "o.npy", "--column", "nope"], 2, "no column 'nope'"),
+        (["convert", "vectors.fbin", "o.npy", "--option", "speed=9"], 2, "no format has an option 'speed'"),
+        (["convert", "vectors.fbin", "o.ibin"], 2, "floats"),
+        (["sample", "vectors.fbin", "o.npy", "--stride", "0"], 2, "stride must be at least 1, not 0"),
+        (["sample", "vectors.fbin", "o.npy", "--head", "-1"], 2, "head must be at least 0"),
+        (["sample", "vectors.fbin", "o.npy", "--random", "301"], 2, "cannot choose 301 rows of 300"),
+        (["sample", "vectors.fbin", "o.npy", "--range", "9"], 2, "START:STOP"),
+        (["sample", "vectors.fbin", "o.npy"], 2, "choose one of"),
+        (["split", "vectors.fbin", "o.npy", "--rows", "0"], 2, "rows must be at least 1"),
+        (["split", "vectors.fbin", "o.npy", "--parts", "-2"], 2, "parts must be at least 1"),
+        (["split", "vectors.fbin", "o.npy"], 2, "either rows or parts"),
+        (["merge", "no-*.fbin", "-o", "o.fbin"], 2, "no file matches"),
+        (["merge", "vectors.fbin"], 2, "output"),
+        (["bogus"], 2, "No such command"),
+        (["info", "vectors.fbin", "--bogus"], 2, "No such option"),
+    ],
+)
 def test_bad_usage_is_one_clear_line(cli, folder, arguments, code, expected):
     before = files(folder)
     found, _out, err = cli(*arguments)

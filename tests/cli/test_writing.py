@@ -79,9 +79,12 @@ def test_a_glob_is_one_collection(cli, folder):
 
 def test_dry_run_writes_nothing(cli, folder):
     before = sorted(p.name for p in folder.iterdir())
-    for arguments in (["convert", "vectors.fbin", "o.npy"], ["merge", "shard-*.fbin", "-o", "o.fbin"],
-                      ["split", "vectors.fbin", "o.fbin", "--parts", "2"],
-                      ["sample", "vectors.fbin", "o.fbin", "--head", "2"]):  # fmt: skip
+    for arguments in (
+        ["convert", "vectors.fbin", "o.npy"],
+        ["merge", "shard-*.fbin", "-o", "o.fbin"],
+        ["split", "vectors.fbin", "o.fbin", "--parts", "2"],
+        ["sample", "vectors.fbin", "o.fbin", "--head", "2"],
+    ):
         code, out, _ = cli(*arguments, "--dry-run")
         assert code == 0 and "would write" in out
     assert sorted(p.name for p in folder.iterdir()) == before
@@ -90,10 +93,12 @@ def test_dry_run_writes_nothing(cli, folder):
 def test_samples(cli):
     vectors = np.asarray(pv.open("vectors.fbin").vectors)
     for name, option, rows in (
-        ("a", ["--head", "5"], range(5)), ("b", ["--range", "10:20"], range(10, 20)),
+        ("a", ["--head", "5"], range(5)),
+        ("b", ["--range", "10:20"], range(10, 20)),
         ("c", ["--range", "290:"], range(290, 300)),
-        ("d", ["--stride", "7"], range(0, 300, 7)), ("e", ["--stride", "7", "--limit", "3"], range(0, 21, 7)),
-    ):  # fmt: skip
+        ("d", ["--stride", "7"], range(0, 300, 7)),
+        ("e", ["--stride", "7", "--limit", "3"], range(0, 21, 7)),
+    ):
         assert cli("sample", "vectors.fbin", f"{name}.npy", *option)[0] == 0
         np.testing.assert_array_equal(np.load(f"{name}.npy"), vectors[list(rows)])
         assert pv.open(f"{name}.npy").records[0]["name"] == f"item {rows[0]}"

@@ -106,8 +106,11 @@ def test_constant_and_missing_rows_have_scale_one() -> None:
 def test_int8_refuses_what_is_not_finite_with_its_place(bad: float) -> None:
     rows = vectors(5, 4)
     rows[3, 1] = bad
-    for encode in (lambda: AffineUint8.fit([rows[:2], rows[2:]]), lambda: ScaledInt8().encode(rows),
-                   lambda: SymmetricInt8().encode(rows)):  # fmt: skip
+    for encode in (
+        lambda: AffineUint8.fit([rows[:2], rows[2:]]),
+        lambda: ScaledInt8().encode(rows),
+        lambda: SymmetricInt8().encode(rows),
+    ):
         with pytest.raises(InputError, match="row 3, column 1"):
             encode()
 

@@ -92,14 +92,26 @@ def columns() -> dict[str, Column]:
         "not sliceable": packed([7, 15], Whole()),
         "array": ArrayColumn("v", ROWS),
         "reader": ReaderColumn("v", ROWS.shape, ROWS.dtype, lambda a, b: ROWS[a:b]),
-        "concat": ConcatColumn("v", [ArrayColumn("v", ROWS[:9]), packed([9]).__class__("v", Source(
-            None, data=ROWS[9:].tobytes()), [Extent(0, 14, 0, 14 * 12, FLOAT)], row_shape=(3,), encoding="raw")]),
+        "concat": ConcatColumn(
+            "v",
+            [
+                ArrayColumn("v", ROWS[:9]),
+                packed([9]).__class__(
+                    "v",
+                    Source(None, data=ROWS[9:].tobytes()),
+                    [Extent(0, 14, 0, 14 * 12, FLOAT)],
+                    row_shape=(3,),
+                    encoding="raw",
+                ),
+            ],
+        ),
         "range": RangeColumn(ArrayColumn("v", big), 4, 27),
         "range of extents": RangeColumn(
-            ConcatColumn("v", [ArrayColumn("v", big[:4]), packed([1, 8, 20], crc=True)]), 4, 27),
+            ConcatColumn("v", [ArrayColumn("v", big[:4]), packed([1, 8, 20], crc=True)]), 4, 27
+        ),
         "take": TakeColumn(ArrayColumn("v", big), range(4, 27)),
         "planes": CVC.open(Source(None, data=planes(), name="rows.cvc")).vectors,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", list(columns()))
@@ -113,8 +125,22 @@ def test_every_way_to_ask_gives_what_numpy_gives(name: str) -> None:
     assert column.to_numpy(out) is out and np.array_equal(out, ROWS)
     spread = np.empty((23, 6), np.float32)[:, ::2]
     assert np.array_equal(column.to_numpy(spread), ROWS)
-    for key in (slice(2, 19), slice(None, None, 4), slice(20, 3, -3), slice(5, 2), slice(-4, None), 0, 22, -1, -23,
-                np.array([3, 3, 22, 0]), np.array([-1, 0]), [], np.arange(23) % 3 == 0, np.int64(4)):  # fmt: skip
+    for key in (
+        slice(2, 19),
+        slice(None, None, 4),
+        slice(20, 3, -3),
+        slice(5, 2),
+        slice(-4, None),
+        0,
+        22,
+        -1,
+        -23,
+        np.array([3, 3, 22, 0]),
+        np.array([-1, 0]),
+        [],
+        np.arange(23) % 3 == 0,
+        np.int64(4),
+    ):
         expected = ROWS[np.asarray(key, np.int64)] if isinstance(key, list) else ROWS[key]
         assert np.array_equal(column[key], expected), key
     assert [len(batch) for batch in column.batches(10)] == [10, 10, 3]
@@ -210,8 +236,11 @@ def test_segments_cover_the_rows_only_where_bytes_can_be_copied() -> None:
 def test_collections_are_cut_and_joined_with_all_they_hold() -> None:
     made = Collection.from_arrays(
         {"v": ROWS, "norms": np.arange(23, dtype=np.float32), "other": vectors(5, 2)},
-        vocab=[f"w{i}" for i in range(23)], records={"n": np.arange(23)}, ids=np.arange(23) * 10, metadata={"k": 1},
-    )  # fmt: skip
+        vocab=[f"w{i}" for i in range(23)],
+        records={"n": np.arange(23)},
+        ids=np.arange(23) * 10,
+        metadata={"k": 1},
+    )
     for part, rows in ((made.slice(3, 9), np.arange(3, 9)), (made.take([5, 1, 5]), np.array([5, 1, 5]))):
         assert list(part.columns) == ["v", "norms"]  # a column of another length cannot follow
         assert np.array_equal(part.vectors[:], ROWS[rows]) and np.array_equal(part["norms"][:], rows)
@@ -291,10 +320,21 @@ def test_any_key_gives_what_numpy_gives_or_the_same_refusal(name: str, key: Any)
 def test_keys_of_deeper_columns_are_numpys_too() -> None:
     cube = np.arange(5 * 4 * 3 * 2, dtype=np.float32).reshape(5, 4, 3, 2)
     column = ReaderColumn("v", cube.shape, cube.dtype, lambda a, b: cube[a:b])
-    for key in ((1, 2, 0, 1), (slice(1, 4), 2), (slice(None), [0, 2], 1), (slice(None), 0, slice(None), [1, 0]),
-                (1, slice(None), [0, 2]), ([1, 2], slice(None), [0, 1]), (..., 1), (slice(None), ..., [0, 1]),
-                ([[0], [1]], [2, 3]), (slice(None), [0, 1], slice(None), [0, 1]), (np.ix_([1, 4], [0, 2])),
-                (slice(9, None), [0, 1], [1, 2]), (slice(3, 1), 2, [0, 1])):  # fmt: skip
+    for key in (
+        (1, 2, 0, 1),
+        (slice(1, 4), 2),
+        (slice(None), [0, 2], 1),
+        (slice(None), 0, slice(None), [1, 0]),
+        (1, slice(None), [0, 2]),
+        ([1, 2], slice(None), [0, 1]),
+        (..., 1),
+        (slice(None), ..., [0, 1]),
+        ([[0], [1]], [2, 3]),
+        (slice(None), [0, 1], slice(None), [0, 1]),
+        (np.ix_([1, 4], [0, 2])),
+        (slice(9, None), [0, 1], [1, 2]),
+        (slice(3, 1), 2, [0, 1]),
+    ):
         assert np.array_equal(column[key], cube[key]), key
         assert column[key].shape == cube[key].shape
     flat = ArrayColumn("n", np.arange(5))
@@ -310,9 +350,29 @@ def test_one_number_is_one_number_and_not_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [True, np.True_, 1.0, np.float32(2), np.array([1.0]), np.array([]), "v", None, (0, None), (0, True), (0, 1.0),
-            [1.5], [None], (..., ...), np.ones((23, 3), bool), (0, 0, 0), 1j, (0, 3), (slice(0), 3)],
-)  # fmt: skip
+    "key",
+    [
+        True,
+        np.True_,
+        1.0,
+        np.float32(2),
+        np.array([1.0]),
+        np.array([]),
+        "v",
+        None,
+        (0, None),
+        (0, True),
+        (0, 1.0),
+        [1.5],
+        [None],
+        (..., ...),
+        np.ones((23, 3), bool),
+        (0, 0, 0),
+        1j,
+        (0, 3),
+        (slice(0), 3),
+    ],
+)
 def test_what_is_no_row_number_is_an_index_error_that_says_so(key: Any) -> None:
     for name, column in columns().items():
         with pytest.raises(IndexError) as error:
@@ -382,14 +442,26 @@ def test_rows_that_do_not_come_are_an_error_and_no_memory_of_old() -> None:
     def block(start: int, rows: int, there: int | None = None) -> Block:
         return Block(start, {"codes": ROWS[: rows if there is None else there]}, FLOAT, rows)
 
-    for given_ in ([], [block(0, 5)], [block(0, 3), block(4, 2)], [block(1, 5)], [block(0, 4), block(3, 3)],
-                   [block(0, 6, there=5)], [block(0, 3), block(3, 3), block(6, 1)]):  # fmt: skip
+    for given_ in (
+        [],
+        [block(0, 5)],
+        [block(0, 3), block(4, 2)],
+        [block(1, 5)],
+        [block(0, 4), block(3, 3)],
+        [block(0, 6, there=5)],
+        [block(0, 3), block(3, 3), block(6, 1)],
+    ):
         column = Forgetful(given_)
         for read in (column.to_numpy, lambda: list(column.blocks()), lambda: column.take([0, 5])):  # noqa: B023
             with pytest.raises(Corrupt, match="did not give the rows asked for"):
                 read()
-    gap = FileColumn("v", Source(None, data=bytes(200)), [Extent(0, 3, 0, 36, FLOAT), Extent(4, 2, 36, 24, FLOAT)],
-                     row_shape=(3,), encoding="raw")  # fmt: skip
+    gap = FileColumn(
+        "v",
+        Source(None, data=bytes(200)),
+        [Extent(0, 3, 0, 36, FLOAT), Extent(4, 2, 36, 24, FLOAT)],
+        row_shape=(3,),
+        encoding="raw",
+    )
     for read in (gap.to_numpy, lambda: list(gap.blocks()), lambda: gap.take([0, 5])):
         with pytest.raises(Corrupt, match="did not give the rows asked for"):
             read()
@@ -398,11 +470,15 @@ def test_rows_that_do_not_come_are_an_error_and_no_memory_of_old() -> None:
 def records() -> dict[str, Records]:
     plain = [{"n": i} for i in range(7)]
     return {
-        "list": ListRecords(plain), "columns": ColumnRecords({"n": list(range(7))}),
+        "list": ListRecords(plain),
+        "columns": ColumnRecords({"n": list(range(7))}),
         "runs": RunRecords([(i, i + 1, {"n": i}) for i in range(7)], 7),
-        "view": ListRecords([*plain, {"n": 7}]).view(range(7)), "taken": ListRecords(plain[::-1]).view([6, 5, 4, 3, 2, 1, 0]),
-        "joined": concat([Collection.from_arrays(ROWS[:n], records=r) for n, r in ((3, plain[:3]), (4, plain[3:]))]).records,
-    }  # fmt: skip
+        "view": ListRecords([*plain, {"n": 7}]).view(range(7)),
+        "taken": ListRecords(plain[::-1]).view([6, 5, 4, 3, 2, 1, 0]),
+        "joined": concat(
+            [Collection.from_arrays(ROWS[:n], records=r) for n, r in ((3, plain[:3]), (4, plain[3:]))]
+        ).records,
+    }
 
 
 @pytest.mark.parametrize("name", list(records()))
@@ -440,9 +516,11 @@ def test_words_beyond_the_end_are_refused() -> None:
 
 def made() -> Collection:
     return Collection.from_arrays(
-        {"v": ROWS, "norms": np.arange(23, dtype=np.float32)}, vocab=[f"w{i}" for i in range(23)],
-        records={"n": np.arange(23)}, ids=np.arange(23) * 10,
-    )  # fmt: skip
+        {"v": ROWS, "norms": np.arange(23, dtype=np.float32)},
+        vocab=[f"w{i}" for i in range(23)],
+        records={"n": np.arange(23)},
+        ids=np.arange(23) * 10,
+    )
 
 
 @given(start=EDGES, stop=EDGES, step=st.none() | st.sampled_from([-3, -1, 1, 2]))

@@ -111,8 +111,10 @@ def test_of_two_writers_one_is_told_and_the_other_wins_whole(tmp_path: Path, how
 
 def test_a_folder_replaced_by_another_program_meanwhile_is_left_alone(tmp_path: Path):
     out = tmp_path / "out"
-    with pytest.raises(InputError, match=r"out: another program replaced this folder meanwhile"), \
-            FolderSink(out, ours=lambda name: name == "a", last="a") as sink:  # fmt: skip
+    with (
+        pytest.raises(InputError, match=r"out: another program replaced this folder meanwhile"),
+        FolderSink(out, ours=lambda name: name == "a", last="a") as sink,
+    ):
         sink.put("a", [b"mine"])
         out.mkdir()
         (out / "a").write_text("theirs")

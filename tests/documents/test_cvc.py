@@ -118,10 +118,14 @@ def document_file(header: dict[str, object], payloads: list[bytes]) -> bytes:
 def test_the_header_example_with_mixed_compression() -> None:
     """Its counts, cut from 100,000 rows of 768 to 2 of 4, and its second chunk as it stands."""
     header = {
-        "num_vectors": 4, "dimension": 4, "compression": "fp16",
-        "chunks": [{"rows": 2, "compression": "fp16"},
-                   {"rows": 2, "compression": "int8", "min": -0.5, "scale": 0.00392156862}],
-    }  # fmt: skip
+        "num_vectors": 4,
+        "dimension": 4,
+        "compression": "fp16",
+        "chunks": [
+            {"rows": 2, "compression": "fp16"},
+            {"rows": 2, "compression": "int8", "min": -0.5, "scale": 0.00392156862},
+        ],
+    }
     half, codes = vectors(2, 4).astype("<f2"), np.arange(8, dtype=np.uint8).reshape(2, 4) * 36
     with pv.open(document_file(header, [half.tobytes(), codes.tobytes()])) as found:
         rows = found.vectors.to_numpy()
@@ -139,15 +143,30 @@ def test_the_columnar_example_with_its_offsets() -> None:
     payload = text.tobytes() + codes.astype(np.uint8).tobytes() + ids.tobytes()
     assert [text.nbytes, codes.size, ids.nbytes] == sizes
     header = {
-        "format_type": "columnar", "num_vectors": rows,
-        "columns": [{"name": "text", "dimension": 768, "dtype": "float32", "compression": "fp16"},
-                    {"name": "image", "dimension": 512, "dtype": "float32", "compression": "int8"},
-                    {"name": "doc_id", "dimension": 1, "dtype": "int32", "compression": "none"}],
-        "chunks": [{"rows": rows, "columns": {
-            "text": {"offset": 0, "size": sizes[0], "compression": "fp16"},
-            "image": {"offset": sizes[0], "size": sizes[1], "compression": "int8", "min": -1.0, "scale": 0.00784},
-            "doc_id": {"offset": sizes[0] + sizes[1], "size": sizes[2], "compression": "none"}}}],
-    }  # fmt: skip
+        "format_type": "columnar",
+        "num_vectors": rows,
+        "columns": [
+            {"name": "text", "dimension": 768, "dtype": "float32", "compression": "fp16"},
+            {"name": "image", "dimension": 512, "dtype": "float32", "compression": "int8"},
+            {"name": "doc_id", "dimension": 1, "dtype": "int32", "compression": "none"},
+        ],
+        "chunks": [
+            {
+                "rows": rows,
+                "columns": {
+                    "text": {"offset": 0, "size": sizes[0], "compression": "fp16"},
+                    "image": {
+                        "offset": sizes[0],
+                        "size": sizes[1],
+                        "compression": "int8",
+                        "min": -1.0,
+                        "scale": 0.00784,
+                    },
+                    "doc_id": {"offset": sizes[0] + sizes[1], "size": sizes[2], "compression": "none"},
+                },
+            }
+        ],
+    }
     versioned = json.dumps(header).encode()
     data = b"CVCF" + struct.pack("<HHI", 2, 0, len(versioned)) + versioned
     data += struct.pack("<II", len(payload), zlib.crc32(payload)) + payload
@@ -161,8 +180,13 @@ def test_the_columnar_example_with_its_offsets() -> None:
 
 def test_the_mmap_example_with_a_file_offset() -> None:
     half = vectors(2, 4).astype("<f2")
-    header = {"num_vectors": 2, "dimension": 4, "compression": "fp16", "mmap_optimized": True,
-              "chunks": [{"file_offset": 4096, "rows": 2}]}  # fmt: skip
+    header = {
+        "num_vectors": 2,
+        "dimension": 4,
+        "compression": "fp16",
+        "mmap_optimized": True,
+        "chunks": [{"file_offset": 4096, "rows": 2}],
+    }
     text = json.dumps(header).encode()
     data = (b"CVCF" + struct.pack("<I", len(text)) + text).ljust(4096, b"\0")
     data += struct.pack("<I", half.nbytes) + half.tobytes()

@@ -34,11 +34,36 @@ from polyvec.core.vocab import Strings, Vocab
 from polyvec.kernels import crc32
 
 MAGIC = b"BOXES1\0\0"
-HEADER = Record("header", magic=8, rows="u8", dim="u4", marks="u8", mark_dim="u4", words="u8", words_size="u8",
-                records="u8", records_size="u8", metadata="u8", metadata_size="u8", table="u8", chunks="u4",
-                sections_crc="u4", header_crc="u4")  # fmt: skip
-CHUNK = Record("chunk", column="u1", kind="u1", rows="u4", offset="u8", scales="u8", minimum="f4", scale="f4",
-               crc="u4", scales_crc="u4")  # fmt: skip
+HEADER = Record(
+    "header",
+    magic=8,
+    rows="u8",
+    dim="u4",
+    marks="u8",
+    mark_dim="u4",
+    words="u8",
+    words_size="u8",
+    records="u8",
+    records_size="u8",
+    metadata="u8",
+    metadata_size="u8",
+    table="u8",
+    chunks="u4",
+    sections_crc="u4",
+    header_crc="u4",
+)
+CHUNK = Record(
+    "chunk",
+    column="u1",
+    kind="u1",
+    rows="u4",
+    offset="u8",
+    scales="u8",
+    minimum="f4",
+    scale="f4",
+    crc="u4",
+    scales_crc="u4",
+)
 SECTIONS = ("words", "records", "metadata")
 RAW, AFFINE, SCALED = 0, 1, 2
 FLOAT = np.dtype("<f4")
@@ -107,8 +132,15 @@ class Boxes(Format):
             wanted = options.encoding or ("int8" if column.encoding in ("affine-uint8", "scaled-int8") else "raw")
             for block in _chunks(column, number, wanted, options.own.get("chunk", 4)):
                 entries.append(_write_chunk(sink, number, block))
-        totals: dict[str, Any] = {"magic": MAGIC, "rows": columns[0].rows, "dim": collection.dim, "marks": 0,
-                                  "mark_dim": 0, "chunks": len(entries), "header_crc": 0}  # fmt: skip
+        totals: dict[str, Any] = {
+            "magic": MAGIC,
+            "rows": columns[0].rows,
+            "dim": collection.dim,
+            "marks": 0,
+            "mark_dim": 0,
+            "chunks": len(entries),
+            "header_crc": 0,
+        }
         if len(columns) == 2:
             totals |= {"marks": columns[1].rows, "mark_dim": columns[1].row_shape[0]}
         crc = 0
@@ -183,8 +215,16 @@ def _chunks(column: Column, number: int, wanted: str, rows: int) -> Iterator[Blo
 
 def _write_chunk(sink: Sink, number: int, block: Block) -> dict[str, Any]:
     codec, codes = block.codec, np.ascontiguousarray(block.parts["codes"])
-    entry = {"column": number, "kind": RAW, "rows": block.rows, "scales": 0, "minimum": 0.0, "scale": 0.0,
-             "crc": crc32(codes), "scales_crc": 0}  # fmt: skip
+    entry = {
+        "column": number,
+        "kind": RAW,
+        "rows": block.rows,
+        "scales": 0,
+        "minimum": 0.0,
+        "scale": 0.0,
+        "crc": crc32(codes),
+        "scales_crc": 0,
+    }
     if isinstance(codec, AffineUint8):
         entry |= {"kind": AFFINE, "minimum": codec.minimum, "scale": codec.scale}
     elif isinstance(codec, ScaledInt8):

@@ -28,9 +28,12 @@ class TestBins(FormatSuite):
         yield Sample("empty", Collection.from_arrays(vectors(0, 3)), suffix=".fbin")
         words = ["a", "naïve", "Σ", "", "last"]
         full = Collection.from_arrays(
-            vectors(5, 3), vocab=words, ids=[5, 4, 3, 2, 2**40], metadata={"k": [1, None, "ü"]},
+            vectors(5, 3),
+            vocab=words,
+            ids=[5, 4, 3, 2, 2**40],
+            metadata={"k": [1, None, "ü"]},
             records=[{"row": i, "text": "x" * i} for i in range(5)],
-        )  # fmt: skip
+        )
         yield Sample("with all that goes into sidecars", full, suffix=".fbin")
         large = vectors(700, 3)
         large[3] = np.nan

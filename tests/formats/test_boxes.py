@@ -28,8 +28,9 @@ def make_full() -> Collection:
         {"vectors": vectors(7, 3), "marks": vectors(5, 2, seed=1)},
         vocab=["a", "naïve", "", "Σ", "b\nc", "f", "last"],
         records=[{"row": i, "text": "x" * i} for i in range(7)],
-        ids=range(2**33, 2**33 + 7), metadata={"made": "by hand", "list": [1, None]},
-    )  # fmt: skip
+        ids=range(2**33, 2**33 + 7),
+        metadata={"made": "by hand", "list": [1, None]},
+    )
 
 
 class TestBoxes(FormatSuite):
@@ -72,8 +73,11 @@ def test_one_column_goes_through_a_plain_format_and_back(tmp_path: Path, suffix:
     assert receipt.loss is not None and receipt.loss.exact
     assert receipt.dropped == ("marks",)
     assert {name.removeprefix(plain.name) for name in receipt.sidecars} == {
-        ".words.jsonl", ".records.jsonl", ".ids.npy", ".metadata.json"
-    }  # fmt: skip
+        ".words.jsonl",
+        ".records.jsonl",
+        ".ids.npy",
+        ".metadata.json",
+    }
     pv.convert(plain, last)
     expected = make_full().select("vectors")
     with pv.open(last) as collection:

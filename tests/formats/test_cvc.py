@@ -95,11 +95,18 @@ def hostile_headers(data: bytes) -> Iterator[tuple[str, bytes]]:
     sections = [{"start_index": 0, "end_index": 5, "metadata": {}}, {"start_index": 4, "end_index": 7, "metadata": {}}]
     yield "sections overlap", with_header(data, lambda h: h.update(sections=sections))
     for name, text in (
-        ("depth bomb", b"[" * 300_000), ("object bomb", b'{"a":' * 200_000), ("a list", b"[]"), ("a number", b"1"),
-        ("nothing", b""), ("NaN", b'{"num_vectors": NaN}'), ("Infinity", b'{"num_vectors": Infinity}'),
-        ("twice", b'{"num_vectors": 1, "num_vectors": 2}'), ("not UTF-8", b'{"a\xff": 1}'),
-        ("many digits", b'{"num_vectors": ' + b"9" * 5000 + b"}"), ("not JSON", b"{num_vectors}"),
-    ):  # fmt: skip
+        ("depth bomb", b"[" * 300_000),
+        ("object bomb", b'{"a":' * 200_000),
+        ("a list", b"[]"),
+        ("a number", b"1"),
+        ("nothing", b""),
+        ("NaN", b'{"num_vectors": NaN}'),
+        ("Infinity", b'{"num_vectors": Infinity}'),
+        ("twice", b'{"num_vectors": 1, "num_vectors": 2}'),
+        ("not UTF-8", b'{"a\xff": 1}'),
+        ("many digits", b'{"num_vectors": ' + b"9" * 5000 + b"}"),
+        ("not JSON", b"{num_vectors}"),
+    ):
         yield name, with_header(data, text)
 
 

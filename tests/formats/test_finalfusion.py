@@ -29,8 +29,15 @@ FILES = sorted(name for name in MANIFEST if name.endswith(".fifu"))
 WORDS = ["Berlin", "Tübingen", "New York", "实验", "emoji😀x"]
 
 
-def embeddings(indexer: Subwords | None = None, *, words: list[str] = WORDS, dim: int = 3, norms: bool = False,
-               metadata: dict[str, Any] | None = None, seed: int = 0) -> Collection:  # fmt: skip
+def embeddings(
+    indexer: Subwords | None = None,
+    *,
+    words: list[str] = WORDS,
+    dim: int = 3,
+    norms: bool = False,
+    metadata: dict[str, Any] | None = None,
+    seed: int = 0,
+) -> Collection:
     columns: dict[str, Column] = {"vectors": ArrayColumn("vectors", vectors(len(words), dim, seed=seed))}
     if indexer is not None:
         columns["subwords"] = ArrayColumn("subwords", vectors(indexer.rows, dim, seed=seed + 1))
@@ -79,11 +86,15 @@ class TestFinalfusion(FormatSuite):
         for name in ("i1", "u2", "f8"):
             rows = Collection.from_arrays(vectors(2, 2, np.dtype(name)), vocab=["a", "b"])
             yield Sample(f"type {name}", rows, options={"normalize": False})
-        yield Sample("type i8, document", Collection.from_arrays(vectors(2, 2, np.int64), vocab=["a", "b"]),
-                     options={"dialect": "document", "normalize": False})  # fmt: skip
+        yield Sample(
+            "type i8, document",
+            Collection.from_arrays(vectors(2, 2, np.int64), vocab=["a", "b"]),
+            options={"dialect": "document", "normalize": False},
+        )
         yield Sample("document", embeddings(norms=True, metadata={"x": 1}), options={"dialect": "document"})
-        yield Sample("document, bucket", embeddings(BucketIndexer(3, 6, 1)),
-                     options={"dialect": "document", "normalize": False})  # fmt: skip
+        yield Sample(
+            "document, bucket", embeddings(BucketIndexer(3, 6, 1)), options={"dialect": "document", "normalize": False}
+        )
         yield Sample("document, quantized", quantized(projection=True, norms=True), options={"dialect": "document"})
 
     def hostile_files(self, data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -314,8 +325,13 @@ def test_quantised_storage_is_kept_or_decoded_as_asked(tmp_path: Path) -> None:
 # -- files that lie
 
 
-def simple(words: list[bytes] = [b"a", b"b"], *, matrix: bytes | None = None, ids: tuple[int, ...] = (1, 2),  # noqa: B006
-           extra: bytes = b"") -> bytes:  # fmt: skip
+def simple(
+    words: list[bytes] = [b"a", b"b"],
+    *,
+    matrix: bytes | None = None,
+    ids: tuple[int, ...] = (1, 2),  # noqa: B006
+    extra: bytes = b"",
+) -> bytes:
     """A file by hand: the vocabulary chunk, then `matrix` or one float a word."""
     table = b"".join(struct.pack("<I", len(w)) + w for w in words)
     data = struct.pack(f"<4sII{len(ids)}I", b"FiFu", 0, len(ids), *ids)
@@ -377,10 +393,16 @@ def test_a_lie_is_a_format_error_with_its_field(data: bytes, error: type[FormatE
 
 @pytest.mark.parametrize(
     ("place", "value", "field"),
-    [(8, 3, "quantized.quantized_len"), (16, 257, "quantized.n_centroids"), (16, 0, "quantized.n_centroids"),
-     (0, 2, "quantized.projection"), (28, 3, "quantized.quantized_type"), (32, 11, "quantized.reconstructed_type"),
-     (8, 0, "quantized.quantized_len")],
-)  # fmt: skip
+    [
+        (8, 3, "quantized.quantized_len"),
+        (16, 257, "quantized.n_centroids"),
+        (16, 0, "quantized.n_centroids"),
+        (0, 2, "quantized.projection"),
+        (28, 3, "quantized.quantized_type"),
+        (32, 11, "quantized.reconstructed_type"),
+        (8, 0, "quantized.quantized_len"),
+    ],
+)
 def test_a_quantised_matrix_that_lies_is_refused(place: int, value: int, field: str) -> None:
     data = bytearray((GOLDEN / "pq_proj1_norms1.fifu").read_bytes())
     start = MANIFEST["pq_proj1_norms1.fifu"]["layout"]["chunks"][1]["offset"] + 12

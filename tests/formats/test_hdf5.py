@@ -62,8 +62,10 @@ def test_contiguous_rows_are_read_by_offset_and_copied_in_the_kernel(path: Path,
         assert np.array_equal(c.vectors, rows)
 
 
-@pytest.mark.parametrize("how", [{"chunks": (7, 3)}, {"compression": "gzip"}, {"shuffle": True, "compression": "lzf"},
-                                 {"maxshape": (None, 6)}])  # fmt: skip
+@pytest.mark.parametrize(
+    "how",
+    [{"chunks": (7, 3)}, {"compression": "gzip"}, {"shuffle": True, "compression": "lzf"}, {"maxshape": (None, 6)}],
+)
 def test_chunked_rows_are_read_through_the_library(path: Path, how: dict[str, Any]) -> None:
     rows = vectors(50, 6)
     with h5py.File(path, "w") as f:

@@ -35,8 +35,17 @@ class TestNpy(FormatSuite):
         yield Sample("words with line breaks", full)
 
     def hostile_files(self, data: bytes) -> Iterator[tuple[str, bytes]]:
-        for shape in (b"(0, 4611686018427387904)", b"(4611686018427387904, 0)", b"(18446744073709551616,)", b"(-5, 3)",
-                      b"(2, 0)", b"()", b"(1e3, 3)", b"(True, 3)", b"(5, 3" + b", 1" * 40 + b")"):  # fmt: skip
+        for shape in (
+            b"(0, 4611686018427387904)",
+            b"(4611686018427387904, 0)",
+            b"(18446744073709551616,)",
+            b"(-5, 3)",
+            b"(2, 0)",
+            b"()",
+            b"(1e3, 3)",
+            b"(True, 3)",
+            b"(5, 3" + b", 1" * 40 + b")",
+        ):
             header = b"{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + b", }"
             header += b" " * (-(len(header) + 11) % 64) + b"\n"
             yield shape.decode(), b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data[-60:]

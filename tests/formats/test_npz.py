@@ -26,8 +26,12 @@ class TestNpz(FormatSuite):
 
     def samples(self) -> Iterable[Sample]:
         yield Sample("floats", Collection.from_arrays(vectors(5, 3)))
-        many = {"b": vectors(3, 2, np.int8), "a": vectors(2, 3, np.float64), "flag": np.array([True, False]),
-                "bf": vectors(2, 2).astype(ml_dtypes.bfloat16)}  # fmt: skip
+        many = {
+            "b": vectors(3, 2, np.int8),
+            "a": vectors(2, 3, np.float64),
+            "flag": np.array([True, False]),
+            "bf": vectors(2, 2).astype(ml_dtypes.bfloat16),
+        }
         yield Sample("many", Collection.from_arrays(many))
         yield Sample("no rows", Collection.from_arrays(vectors(0, 3)))
 

@@ -32,9 +32,12 @@ def full_collection(rows: int = 7) -> Collection:
     records[3]["text"] = None
     records[4]["n"] = "four"
     return Collection.from_arrays(
-        vectors(rows, 3), vocab=[f"wörd {i}\n" for i in range(rows)], ids=[10**12 + i for i in range(rows)],
-        records=records, metadata={"model": "m", "nested": [1, None, {"a": 2.5}]},
-    )  # fmt: skip
+        vectors(rows, 3),
+        vocab=[f"wörd {i}\n" for i in range(rows)],
+        ids=[10**12 + i for i in range(rows)],
+        records=records,
+        metadata={"model": "m", "nested": [1, None, {"a": 2.5}]},
+    )
 
 
 class TestParquet(ApartSuite):
@@ -45,8 +48,13 @@ class TestParquet(ApartSuite):
     def samples(self) -> Iterable[Sample]:
         yield Sample("floats", Collection.from_arrays(vectors(9, 3)))
         yield Sample("with everything", full_collection())
-        many = {"b": vectors(5, 2, np.int64), "a": vectors(5, 3, np.float64), "one": vectors(5, 1, np.int32)[:, 0],
-                "deep": vectors(5, 6).reshape(5, 2, 3), "bits": vectors(5, 2, np.int8) > 0}  # fmt: skip
+        many = {
+            "b": vectors(5, 2, np.int64),
+            "a": vectors(5, 3, np.float64),
+            "one": vectors(5, 1, np.int32)[:, 0],
+            "deep": vectors(5, 6).reshape(5, 2, 3),
+            "bits": vectors(5, 2, np.int8) > 0,
+        }
         yield Sample("many columns", Collection.from_arrays(many))
         words = Collection.from_arrays(vectors(4, 2, np.float16), ids=["a", "b", "", "ü"])
         yield Sample("halves, ids that are words", words, suffix=".pq", options={"compression": "zstd"})
@@ -104,15 +112,29 @@ def test_other_columns_become_records(tmp_path: Path) -> None:
     import datetime
     import decimal
 
-    path = written(tmp_path / "x.parquet", {
-        "id": [f"doc{i}" for i in range(30)], "v": lists(ROWS), "title": ["a", None] * 15, "n": np.arange(30),
-        "when": [datetime.datetime(2024, 1, 2, 3)] * 30, "price": [decimal.Decimal("1.50")] * 30,
-        "tags": [["x"], []] * 15, "raw": [b"\x01\xff"] * 30,
-    })  # fmt: skip
+    path = written(
+        tmp_path / "x.parquet",
+        {
+            "id": [f"doc{i}" for i in range(30)],
+            "v": lists(ROWS),
+            "title": ["a", None] * 15,
+            "n": np.arange(30),
+            "when": [datetime.datetime(2024, 1, 2, 3)] * 30,
+            "price": [decimal.Decimal("1.50")] * 30,
+            "tags": [["x"], []] * 15,
+            "raw": [b"\x01\xff"] * 30,
+        },
+    )
     with pv.open(path) as c:
         assert list(c.ids)[:2] == ["doc0", "doc1"] and list(c.columns) == ["v"]
-        assert c.records[1] == {"title": None, "n": 1, "when": "2024-01-02T03:00:00", "price": "1.50", "tags": [],
-                                "raw": "01ff"}  # fmt: skip
+        assert c.records[1] == {
+            "title": None,
+            "n": 1,
+            "when": "2024-01-02T03:00:00",
+            "price": "1.50",
+            "tags": [],
+            "raw": "01ff",
+        }
         assert [r["n"] for r in c.records[27:]] == [27, 28, 29]
     receipt = pv.convert(path, tmp_path / "x.fbin")
     assert set(receipt.sidecars) == {"x.fbin.ids.txt", "x.fbin.records.jsonl"}

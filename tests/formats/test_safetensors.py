@@ -22,8 +22,13 @@ class TestSafetensors(FormatSuite):
 
     def samples(self) -> Iterable[Sample]:
         yield Sample("floats", Collection.from_arrays(vectors(5, 3)))
-        many = {"b": vectors(3, 2, np.int8), "a": vectors(2, 3, np.float64), "deep": vectors(2, 6).reshape(2, 3, 2),
-                "bf": vectors(2, 2).astype(ml_dtypes.bfloat16), "flag": np.array([True, False])}  # fmt: skip
+        many = {
+            "b": vectors(3, 2, np.int8),
+            "a": vectors(2, 3, np.float64),
+            "deep": vectors(2, 6).reshape(2, 3, 2),
+            "bf": vectors(2, 2).astype(ml_dtypes.bfloat16),
+            "flag": np.array([True, False]),
+        }
         yield Sample("many", Collection.from_arrays(many, metadata={"format": "pt", "n": [1, None], "polyvec": "x"}))
         yield Sample("no rows", Collection.from_arrays(vectors(0, 3)))
         rounded = vectors(4, 3).astype(np.float16)

@@ -23,5 +23,8 @@ class TestSparse(FormatSuite):
         parts = {"indptr": np.array([0, 2, 3]), "indices": np.array([1, 2, 0], np.int32), "data": vectors(1, 3)[0]}
         dense = np.zeros((2, 4), np.float32)
         dense[[0, 0, 1], parts["indices"]] = parts["data"]
-        yield Sample("the three parts", Collection.from_arrays(parts, metadata={"shape": [2, 4]}),
-                     expected=Collection.from_arrays({"vectors": dense, **parts}))  # fmt: skip
+        yield Sample(
+            "the three parts",
+            Collection.from_arrays(parts, metadata={"shape": [2, 4]}),
+            expected=Collection.from_arrays({"vectors": dense, **parts}),
+        )

@@ -19,10 +19,45 @@ from polyvec.testing import vectors
 
 SUFFIXES = (".fifu", ".bin", ".w2v", ".txt", ".glove", ".vec", ".fasttext")
 ODD = [
-    "a", "\0", "a\0b", "a\r", "\ra", "a\rb", "a b", "a\tb", " a", "a ", "\t", "a\u00a0b", "\u3000", "\u2028x", "x\x85",
-    "a 5", "5", "1e5", "nan", "a nan", "-inf", "1 2", "", "é", "y" * 5000, "</s>", "\ufeffa", "2 3", "a\nb", "\n",
-    "a\x0bb", "\x0c5 3", "日本", "1_0", "a 1_0", "<", "0x1p3", "infinity x",
-]  # fmt: skip
+    "a",
+    "\0",
+    "a\0b",
+    "a\r",
+    "\ra",
+    "a\rb",
+    "a b",
+    "a\tb",
+    " a",
+    "a ",
+    "\t",
+    "a\u00a0b",
+    "\u3000",
+    "\u2028x",
+    "x\x85",
+    "a 5",
+    "5",
+    "1e5",
+    "nan",
+    "a nan",
+    "-inf",
+    "1 2",
+    "",
+    "é",
+    "y" * 5000,
+    "</s>",
+    "\ufeffa",
+    "2 3",
+    "a\nb",
+    "\n",
+    "a\x0bb",
+    "\x0c5 3",
+    "日本",
+    "1_0",
+    "a 1_0",
+    "<",
+    "0x1p3",
+    "infinity x",
+]
 
 
 def assert_identical_or_refused(path: Path, rows: np.ndarray, words: list[str]) -> None:
@@ -131,9 +166,12 @@ def test_repeated_words_are_refused_with_their_rows(suffix: str, tmp_path: Path)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize(
     ("asked", "rows", "words"),
-    [("first", [0, 1, 2, 4], ["a", "b", "c", "b_2"]), ("last", [0, 2, 4, 5], ["a", "c", "b_2", "b"]),
-     ("rename", [0, 1, 2, 3, 4, 5], ["a", "b", "c", "b_3", "b_2", "b_4"])],
-)  # fmt: skip
+    [
+        ("first", [0, 1, 2, 4], ["a", "b", "c", "b_2"]),
+        ("last", [0, 2, 4, 5], ["a", "c", "b_2", "b"]),
+        ("rename", [0, 1, 2, 3, 4, 5], ["a", "b", "c", "b_3", "b_2", "b_4"]),
+    ],
+)
 def test_of_repeated_words_the_one_asked_for_is_kept(
     suffix: str, asked: str, rows: list[int], words: list[str], tmp_path: Path
 ) -> None:

@@ -50,10 +50,21 @@ class TestFastText(FormatSuite):
     format = fasttext.FORMAT
 
     def samples(self) -> Iterator[Sample]:
-        metadata = {"dims": 3, "window_size": 5, "epoch": 1, "min_count": 1, "ns": 5, "word_ngrams": 1,
-                    "loss": "Softmax",
-                    "model": "SkipGram", "buckets": 0, "min_n": 0, "max_n": 0, "lr_update_rate": 100,
-                    "sampling_threshold": 0.0001}  # fmt: skip
+        metadata = {
+            "dims": 3,
+            "window_size": 5,
+            "epoch": 1,
+            "min_count": 1,
+            "ns": 5,
+            "word_ngrams": 1,
+            "loss": "Softmax",
+            "model": "SkipGram",
+            "buckets": 0,
+            "min_n": 0,
+            "max_n": 0,
+            "lr_update_rate": 100,
+            "sampling_threshold": 0.0001,
+        }
         plain = words(["Berlin", "New York", "</s>"])
         plain.metadata = metadata
         yield Sample("plain", plain, suffix=".fasttext")
@@ -66,8 +77,9 @@ class TestFastText(FormatSuite):
         }
         vocab = Vocab(["Berlin", "Tübingen", "a", "</s>"], subwords=FastTextIndexer(3, 6, 7))
         full = {**metadata, "buckets": 7, "min_n": 3, "max_n": 6}
-        yield Sample("subwords", Collection(columns, vocab=vocab, metadata=full),
-                     tolerance={"vectors": 2e-6, "norms": 2e-6})  # fmt: skip
+        yield Sample(
+            "subwords", Collection(columns, vocab=vocab, metadata=full), tolerance={"vectors": 2e-6, "norms": 2e-6}
+        )
 
 
 class TestFloret(FormatSuite):
@@ -180,11 +192,19 @@ def test_lenient_takes_the_whole_rows_of_a_cut_file() -> None:
 
 @pytest.mark.parametrize(
     ("data", "format"),
-    [(b"9999999999 300\nab " + bytes(1200), "word2vec"), (b"2 0\na b ", "word2vec"), (b"x y\n", "word2vec"),
-     (b"2 2\na 1 2\nb 1\n", "textdims"), (b"3 2\na 1 2\nb 1 2\n", "textdims"), (b"", "glove"),
-     (b"9 3 2 5 9 1 < >\n", "floret"), (b"2 1 2 5 1 1 < >\n0 1\n2 1\n", "floret"),
-     (b"2 1 2 5 1 1 < >\n0 1\n", "floret"), (b"99999999999999999 1 2 5 1 1 < >\n0 1\n", "floret")],
-)  # fmt: skip
+    [
+        (b"9999999999 300\nab " + bytes(1200), "word2vec"),
+        (b"2 0\na b ", "word2vec"),
+        (b"x y\n", "word2vec"),
+        (b"2 2\na 1 2\nb 1\n", "textdims"),
+        (b"3 2\na 1 2\nb 1 2\n", "textdims"),
+        (b"", "glove"),
+        (b"9 3 2 5 9 1 < >\n", "floret"),
+        (b"2 1 2 5 1 1 < >\n0 1\n2 1\n", "floret"),
+        (b"2 1 2 5 1 1 < >\n0 1\n", "floret"),
+        (b"99999999999999999 1 2 5 1 1 < >\n0 1\n", "floret"),
+    ],
+)
 def test_a_lie_is_a_format_error(data: bytes, format: str) -> None:
     with pytest.raises(FormatError):
         pv.open(data, format=format)

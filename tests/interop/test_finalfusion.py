@@ -153,8 +153,16 @@ def test_gensim_and_we_exchange_word2vec_bit_for_bit(tmp_path: Path) -> None:
 def test_gensim_loads_our_fasttext_models(tmp_path: Path) -> None:
     gensim = pytest.importorskip("gensim.models.fasttext")
     source = embeddings(FastTextIndexer(3, 6, 31))
-    source.metadata = {"model": "SkipGram", "loss": "NegativeSampling", "window_size": 5, "epoch": 5, "ns": 5,
-                       "min_count": 1, "lr_update_rate": 100, "sampling_threshold": 1e-4}  # fmt: skip
+    source.metadata = {
+        "model": "SkipGram",
+        "loss": "NegativeSampling",
+        "window_size": 5,
+        "epoch": 5,
+        "ns": 5,
+        "min_count": 1,
+        "lr_update_rate": 100,
+        "sampling_threshold": 1e-4,
+    }
     pv.write(tmp_path / "o.bin", source, format="fasttext", durable=False)
     theirs = gensim.load_facebook_vectors(str(tmp_path / "o.bin"))
     ours = finalfusion.load(tmp_path / "o.bin")

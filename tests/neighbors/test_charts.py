@@ -42,8 +42,24 @@ def check_axis(axis: list[tuple[float, float]], low: float, high: float, *, log:
     assert all(abs(where(label) - pixel) < 3 for label, pixel in axis)
 
 
-SPANS = [(0, 1), (-1, 1), (0, 7), (-3.7, 12.2), (1e6, 1e6 + 3), (1000.001, 1000.002), (-1e-12, 3e-12), (0, 1e-20), (2e9, 7e9),
-         (-8e307, 7e307), (1e-300, 5e-300), (0.1, 0.10001), (0, 0), (5, 5), (-2, -2), (1e300, 1e300)]  # fmt: skip
+SPANS = [
+    (0, 1),
+    (-1, 1),
+    (0, 7),
+    (-3.7, 12.2),
+    (1e6, 1e6 + 3),
+    (1000.001, 1000.002),
+    (-1e-12, 3e-12),
+    (0, 1e-20),
+    (2e9, 7e9),
+    (-8e307, 7e307),
+    (1e-300, 5e-300),
+    (0.1, 0.10001),
+    (0, 0),
+    (5, 5),
+    (-2, -2),
+    (1e300, 1e300),
+]
 
 
 @pytest.mark.parametrize(("low", "high"), SPANS)

@@ -18,12 +18,31 @@ ROWS = np.eye(6, dtype=np.float32) + 0.1
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("true", True), ("TRUE", True), ("False", False), ("2", 2.0), ("2.0", 2), ("2e0", 2), ("+2", 2), ("-0.5", -0.5),
-        ("0.1", 0.1), ("9007199254740993", 9007199254740993), ("null", None), ("", None), ("", float("nan")),
-        ("NULL", None), ("", ""), ("null", "null"), ("2", "2"), ("en", "en"), ("2", np.int64(2)), ("true", np.bool_(True)),
-        ("1.50", decimal.Decimal("1.5")), ('["a", 1]', ["a", 1]), ("2020-01-02", np.datetime64("2020-01-02")),
+        ("true", True),
+        ("TRUE", True),
+        ("False", False),
+        ("2", 2.0),
+        ("2.0", 2),
+        ("2e0", 2),
+        ("+2", 2),
+        ("-0.5", -0.5),
+        ("0.1", 0.1),
+        ("9007199254740993", 9007199254740993),
+        ("null", None),
+        ("", None),
+        ("", float("nan")),
+        ("NULL", None),
+        ("", ""),
+        ("null", "null"),
+        ("2", "2"),
+        ("en", "en"),
+        ("2", np.int64(2)),
+        ("true", np.bool_(True)),
+        ("1.50", decimal.Decimal("1.5")),
+        ('["a", 1]', ["a", 1]),
+        ("2020-01-02", np.datetime64("2020-01-02")),
     ],
-)  # fmt: skip
+)
 def test_text_matches_the_value_that_it_spells(text, value):
     assert same(value, Spelled(text))
 
@@ -31,10 +50,22 @@ def test_text_matches_the_value_that_it_spells(text, value):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1", True), ("true", 1), ("true", "True"), ("2.0", "2"), ("9007199254740992", 9007199254740993), ("0", None),
-        ("1_0", 10), ("", 0), ("", False), ("null", 0), ("null", "Null"), ("None", None), ("[", ["a"]), ("2", 3),
+        ("1", True),
+        ("true", 1),
+        ("true", "True"),
+        ("2.0", "2"),
+        ("9007199254740992", 9007199254740993),
+        ("0", None),
+        ("1_0", 10),
+        ("", 0),
+        ("", False),
+        ("null", 0),
+        ("null", "Null"),
+        ("None", None),
+        ("[", ["a"]),
+        ("2", 3),
     ],
-)  # fmt: skip
+)
 def test_text_matches_no_other_value(text, value):
     assert not same(value, Spelled(text))
 
@@ -42,11 +73,24 @@ def test_text_matches_no_other_value(text, value):
 @pytest.mark.parametrize(
     ("wanted", "value", "equal"),
     [
-        (2, 2.0, True), (2.0, 2, True), (np.float32(2), 2, True), (True, True, True), (True, np.bool_(True), True),
-        (1, True, False), (True, 1, False), (0, False, False), (None, None, True), (None, float("nan"), True),
-        (None, 0, False), ("2", 2, True), ("2", 2.0, False), ("2", "2", True), ("", None, False), ([1, None], None, True),
+        (2, 2.0, True),
+        (2.0, 2, True),
+        (np.float32(2), 2, True),
+        (True, True, True),
+        (True, np.bool_(True), True),
+        (1, True, False),
+        (True, 1, False),
+        (0, False, False),
+        (None, None, True),
+        (None, float("nan"), True),
+        (None, 0, False),
+        ("2", 2, True),
+        ("2", 2.0, False),
+        ("2", "2", True),
+        ("", None, False),
+        ([1, None], None, True),
     ],
-)  # fmt: skip
+)
 def test_values_given_in_python_match_by_value_and_text_stays_text(wanted, value, equal):
     assert same(value, wanted) is equal
 

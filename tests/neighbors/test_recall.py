@@ -179,12 +179,18 @@ def test_the_interval_holds_the_mean_and_narrows():
         (np.zeros((2, 3)), np.zeros((2, 3), int), {"k": [1]}, "expected neighbours' ids"),
         (np.zeros((1, 1), int), np.array([[9]]), {"k": [1], "base": np.ones((3, 2), np.float32)}, "the truth: id 9"),
         (
-            np.array([[0, 1, 2]] * 3), np.array([[2, 1, 0]] * 3),
-            {"k": [3], "base": np.array([[0], [1], [2]], np.float32), "queries": np.zeros((3, 1), np.float32), "metric": "l2"},
+            np.array([[0, 1, 2]] * 3),
+            np.array([[2, 1, 0]] * 3),
+            {
+                "k": [3],
+                "base": np.array([[0], [1], [2]], np.float32),
+                "queries": np.zeros((3, 1), np.float32),
+                "metric": "l2",
+            },
             "not of this base under l2",
         ),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_clear_line(result, truth, options, says):
     with pytest.raises(InputError, match=says):
         measure_recall(result, truth, **options)

@@ -64,10 +64,17 @@ def test_every_cpu_path_gives_the_same(path, name, metric):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    seed=st.integers(0, 2**32 - 1), n=st.integers(1, 600), d=st.integers(1, 70), q=st.integers(1, 40),
-    name=st.sampled_from(sorted(CASES)), metric=st.sampled_from(sorted(NAMES)), step=st.integers(1, 600),
-    k=st.integers(1, 30), scores=st.sampled_from(["int8", "float32", "auto"]), threads=st.integers(1, 3),
-)  # fmt: skip
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 600),
+    d=st.integers(1, 70),
+    q=st.integers(1, 40),
+    name=st.sampled_from(sorted(CASES)),
+    metric=st.sampled_from(sorted(NAMES)),
+    step=st.integers(1, 600),
+    k=st.integers(1, 30),
+    scores=st.sampled_from(["int8", "float32", "auto"]),
+    threads=st.integers(1, 3),
+)
 def test_any_data_any_blocks_any_threads(seed, n, d, q, name, metric, step, k, scores, threads):
     rows, queries = CASES[name](np.random.default_rng(seed), n, d, q)
     if metric == "cosine":
@@ -80,8 +87,9 @@ def test_any_data_any_blocks_any_threads(seed, n, d, q, name, metric, step, k, s
 @given(
     values=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=6, max_size=90),
     query=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3),
-    metric=st.sampled_from(["ip", "l2"]), scores=st.sampled_from(["int8", "float32"]),
-)  # fmt: skip
+    metric=st.sampled_from(["ip", "l2"]),
+    scores=st.sampled_from(["int8", "float32"]),
+)
 def test_any_three_floats_a_row(values, query, metric, scores):
     rows = np.array(values[: len(values) // 3 * 3], np.float32).reshape(-1, 3)
     assert_exact(rows, np.array([query], np.float32), min(3, len(rows)), metric, scores=scores)

@@ -36,10 +36,16 @@ def test_a_file_is_streamed_in_blocks(tmp_path, monkeypatch, suffix, metric):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("a.cvc", {}), ("b.cvc", {"encoding": "int8"}), ("c.cvc", {"encoding": "float16"}), ("d.fifu", {}),
-        ("e.fvecs", {}), ("f.i8bin", {"format": "i8bin"}), ("g.hdf5", {}), ("h.cvc", {"encoding": "lossless"}),
+        ("a.cvc", {}),
+        ("b.cvc", {"encoding": "int8"}),
+        ("c.cvc", {"encoding": "float16"}),
+        ("d.fifu", {}),
+        ("e.fvecs", {}),
+        ("f.i8bin", {"format": "i8bin"}),
+        ("g.hdf5", {}),
+        ("h.cvc", {"encoding": "lossless"}),
     ],
-)  # fmt: skip
+)
 def test_any_format_and_encoding(tmp_path, name, options):
     if name.endswith("hdf5"):
         pytest.importorskip("h5py")

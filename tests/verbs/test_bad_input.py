@@ -137,8 +137,12 @@ def test_a_split_that_makes_no_sense_is_refused(tmp_path: Path, options: dict, w
 def test_an_unknown_output_format_names_those_there_are(tmp_path: Path) -> None:
     (tmp_path / "a.fbin").write_bytes(GOOD)
     for name in ("out.xyz", "out"):
-        refuse(tmp_path, pv.InputError, r"no format is written for the suffix.*\.fbin.*--to",
-               lambda name=name: pv.convert(tmp_path / "a.fbin", tmp_path / name))  # fmt: skip
+        refuse(
+            tmp_path,
+            pv.InputError,
+            r"no format is written for the suffix.*\.fbin.*--to",
+            lambda name=name: pv.convert(tmp_path / "a.fbin", tmp_path / name),
+        )
 
 
 def test_an_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
@@ -152,10 +156,15 @@ def test_an_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
             "also an input",
             lambda target=target: pv.convert(tmp_path / "a.fbin", tmp_path / target),
         )
-    refuse(tmp_path, pv.InputError, "also an input",
-           lambda: pv.merge([tmp_path / "a.fbin", tmp_path / "b.fbin"], tmp_path / "b.fbin"))  # fmt: skip
-    refuse(tmp_path, pv.InputError, "also an input",
-           lambda: pv.sample(tmp_path / "a.fbin", tmp_path / "a.fbin", head=1))  # fmt: skip
+    refuse(
+        tmp_path,
+        pv.InputError,
+        "also an input",
+        lambda: pv.merge([tmp_path / "a.fbin", tmp_path / "b.fbin"], tmp_path / "b.fbin"),
+    )
+    refuse(
+        tmp_path, pv.InputError, "also an input", lambda: pv.sample(tmp_path / "a.fbin", tmp_path / "a.fbin", head=1)
+    )
 
 
 def test_a_target_that_cannot_be_is_refused(tmp_path: Path) -> None:
@@ -166,8 +175,12 @@ def test_a_target_that_cannot_be_is_refused(tmp_path: Path) -> None:
         ("no/b.npy", {}, "does not exist"),
         ("target.fbin", {"overwrite": False}, "--force"),
     ]:
-        refuse(tmp_path, pv.InputError, words,
-               lambda t=target, o=options: pv.convert(tmp_path / "a.fbin", tmp_path / t, **o))  # fmt: skip
+        refuse(
+            tmp_path,
+            pv.InputError,
+            words,
+            lambda t=target, o=options: pv.convert(tmp_path / "a.fbin", tmp_path / t, **o),
+        )
 
 
 def test_rows_that_vanish_while_they_are_copied_leave_the_target(tmp_path: Path) -> None:

@@ -57,8 +57,13 @@ def test_apart_again_gives_the_same_files(folder: Path) -> None:
 
 
 def test_distances_may_have_a_file_of_their_own_both_ways(folder: Path) -> None:
-    assemble(folder / "base.fbin", folder / "out.h5", queries=folder / "q.fbin", truth=folder / "ids.ibin",
-             distances=folder / "near.fbin")  # fmt: skip
+    assemble(
+        folder / "base.fbin",
+        folder / "out.h5",
+        queries=folder / "q.fbin",
+        truth=folder / "ids.ibin",
+        distances=folder / "near.fbin",
+    )
     take_apart(
         folder / "out.h5", folder / "b2.fbin", truth=folder / "i2.ibin", distances=folder / "n2.fbin", sidecar=False
     )
@@ -170,9 +175,12 @@ def test_the_metric_is_found_by_the_distances_or_asked_for(folder: Path) -> None
         )
     with pytest.raises(pv.InputError, match="metric 'euclidian' is unknown"):
         assemble(
-            folder / "base.fbin", folder / "b.hdf5", queries=folder / "q.fbin", truth=folder / "gt.ibin",
+            folder / "base.fbin",
+            folder / "b.hdf5",
+            queries=folder / "q.fbin",
+            truth=folder / "gt.ibin",
             metric="euclidian",
-        )  # fmt: skip
+        )
     assert not (folder / "b.hdf5").exists()
 
 
@@ -207,9 +215,13 @@ def test_ids_of_the_base_become_row_numbers(folder: Path) -> None:
     pv.write(folder / "train.parquet", BASE, ids=names)
     pv.write(folder / "neighbors.parquet", {"neighbors_id": names[IDS]})
     assemble(
-        folder / "train.parquet", folder / "o.hdf5", queries=folder / "q.fbin", truth=folder / "neighbors.parquet",
-        metric="l2", sidecar=False,
-    )  # fmt: skip
+        folder / "train.parquet",
+        folder / "o.hdf5",
+        queries=folder / "q.fbin",
+        truth=folder / "neighbors.parquet",
+        metric="l2",
+        sidecar=False,
+    )
     with h5py.File(folder / "o.hdf5") as f:
         assert np.array_equal(f["neighbors"][:], IDS)
     held = verify_truth(folder / "train.parquet", folder / "q.fbin", folder / "neighbors.parquet", metric="l2")

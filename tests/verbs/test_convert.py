@@ -26,9 +26,12 @@ def names(folder: Path) -> list[str]:
 
 def make_full() -> pv.Collection:
     return pv.Collection.from_arrays(
-        ROWS, vocab=[f"word {i}" for i in range(9)], records=[{"i": i, "ü": None} for i in range(9)],
-        ids=np.arange(9) + 2**40, metadata={"model": "ü", "nested": {"a": [1]}},
-    )  # fmt: skip
+        ROWS,
+        vocab=[f"word {i}" for i in range(9)],
+        records=[{"i": i, "ü": None} for i in range(9)],
+        ids=np.arange(9) + 2**40,
+        metadata={"model": "ü", "nested": {"a": [1]}},
+    )
 
 
 def test_fbin_to_npy_and_back_is_exact_and_the_receipt_says_so(tmp_path: Path) -> None:
@@ -158,8 +161,12 @@ def test_a_dry_run_writes_nothing_and_refuses_what_the_run_would(tmp_path: Path)
 def test_progress_counts_rows_in_chunks(tmp_path: Path, suffix: str) -> None:
     pv.write(tmp_path / "a.fbin", vectors(100, 2))
     calls: list[tuple[int, int]] = []
-    pv.convert(tmp_path / "a.fbin", tmp_path / f"b{suffix}", chunk_rows=25,
-               progress=lambda current, total: calls.append((current, total)))  # fmt: skip
+    pv.convert(
+        tmp_path / "a.fbin",
+        tmp_path / f"b{suffix}",
+        chunk_rows=25,
+        progress=lambda current, total: calls.append((current, total)),
+    )
     assert calls == [(25, 100), (50, 100), (75, 100), (100, 100)]
 
 

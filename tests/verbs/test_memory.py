@@ -61,7 +61,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, work: str, suffix: s
     }
     result = subprocess.run(
         [sys.executable, "-c", CHILD, work, str(source), str(tmp_path / f"out{suffix}"), str(LIMIT)],
-        capture_output=True, text=True, timeout=120, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+    )
     assert result.stdout == "done\n", result.stderr
     (tmp_path / f"out{suffix}").unlink(missing_ok=True)

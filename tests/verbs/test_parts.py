@@ -71,8 +71,13 @@ def test_a_merge_keeps_what_every_shard_has(tmp_path: Path) -> None:
     for number in range(2):
         part = ROWS[number * 10 : number * 10 + 10]
         words = [f"w{number}-{i}" for i in range(10)]
-        pv.write(tmp_path / f"s_{number}.fbin", part, vocab=words, ids=range(number * 10, number * 10 + 10),
-                 records=[{"from": number}] * (10) if number else None)  # fmt: skip
+        pv.write(
+            tmp_path / f"s_{number}.fbin",
+            part,
+            vocab=words,
+            ids=range(number * 10, number * 10 + 10),
+            records=[{"from": number}] * (10) if number else None,
+        )
     receipt = pv.merge([tmp_path / "s_0.fbin", tmp_path / "s_1.fbin"], tmp_path / "all.fbin")
     with pv.open(tmp_path / "all.fbin") as found:
         assert found.vocab.index("w1-4") == 14 and found.ids[:].tolist() == list(range(20))

@@ -72,8 +72,9 @@ def test_quantising_reports_its_loss(method: str, tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     rows = clustered()
     pv.write(tmp_path / "w.fifu", rows, vocab=[f"w{i}" for i in range(len(rows))], durable=False)
-    receipt, loss = quantize(tmp_path / "w.fifu", tmp_path / "q.fifu", quantizer=method, parts=4, bits=6, iterations=5,
-                             durable=False)  # fmt: skip
+    receipt, loss = quantize(
+        tmp_path / "w.fifu", tmp_path / "q.fifu", quantizer=method, parts=4, bits=6, iterations=5, durable=False
+    )
     assert "pq" in receipt.codec and not receipt.loss.exact
     assert 0.95 < loss.mean_cosine <= 1 and loss.worst_cosine <= loss.mean_cosine
     assert 0 < loss.recall_at_10 <= 1
@@ -154,8 +155,10 @@ def test_a_column_of_single_values_is_no_words_rows(tmp_path: Path) -> None:
 
 def test_subword_rows_of_several_files_are_not_merged(tmp_path: Path) -> None:
     for name, word in (("a", "x"), ("b", "y")):
-        columns = {"vectors": ArrayColumn("vectors", np.ones((1, 4), np.float32)),
-                   "subwords": ArrayColumn("subwords", np.ones((8, 4), np.float32))}  # fmt: skip
+        columns = {
+            "vectors": ArrayColumn("vectors", np.ones((1, 4), np.float32)),
+            "subwords": ArrayColumn("subwords", np.ones((8, 4), np.float32)),
+        }
         pv.write(tmp_path / f"{name}.fifu", Collection(columns, vocab=Vocab([word], subwords=BucketIndexer(3, 6, 3))))
     both = [tmp_path / "a.fifu", tmp_path / "b.fifu"]
     with pytest.raises(pv.LossyConversion, match=r"several files cannot be merged.*--column vectors"):

@@ -20,10 +20,7 @@ from polyvec.web.publish import publish, publish_single_file
 sys.path.insert(0, str(Path(__file__).parent))
 import chromium
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(chromium.missing() is not None, reason=chromium.missing() or ""),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(chromium.missing() is not None, reason=chromium.missing() or "")]
 
 ROWS, DIM = 400, 32
 COLORS = ["red", "green", "blue", "grey"]
@@ -280,8 +277,12 @@ def test_what_is_not_there_is_not_written(tab: Any, tmp_path: Path, kind: str):
         }
         for i in range(40)
     ]
-    given = {"bare": {}, "ids": {"ids": list(range(40))}, "words": {"vocab": [f"w{i}" for i in range(40)]},
-             "odd": {"records": odd}}[kind]  # fmt: skip
+    given = {
+        "bare": {},
+        "ids": {"ids": list(range(40))},
+        "words": {"vocab": [f"w{i}" for i in range(40)]},
+        "odd": {"records": odd},
+    }[kind]
     with chromium.serving(plain_site(tmp_path, **given)) as address:
         ready(tab, f"{address}#row=5&color=score")
         results(tab)
@@ -455,21 +456,37 @@ def _site(**change: Any) -> Any:
 
 
 BROKEN = {
-    "truncated": ("embeddings.i8bin", lambda d: d[:-100], "size",
-                  "Embedding file size mismatch: expected 12800 bytes (400 cards × 32 dims), got 12700 bytes"),
+    "truncated": (
+        "embeddings.i8bin",
+        lambda d: d[:-100],
+        "size",
+        "Embedding file size mismatch: expected 12800 bytes (400 cards × 32 dims), got 12700 bytes",
+    ),
     "float16": ("embeddings.i8bin", lambda d: d + d, "legacy", "old float16 format"),
     "404": ("embeddings.i8bin", lambda d: None, "network", "Failed to load embeddings: 404"),
     "other bytes": ("embeddings.i8bin", lambda d: bytes(reversed(d)), "hash", "hash mismatch: the manifest says"),
-    "wrong manifest": ("site.json", _site(embeddings={"file": "embeddings.i8bin", "sha256": "0" * 64}), "hash",
-                       "hash mismatch"),
-    "wrong count": ("site.json", _site(rows=399, map={"file": "map.bin", "points": 400, "note": ""}), "count",
-                    "Metadata count mismatch: expected 399 records, got 400"),
+    "wrong manifest": (
+        "site.json",
+        _site(embeddings={"file": "embeddings.i8bin", "sha256": "0" * 64}),
+        "hash",
+        "hash mismatch",
+    ),
+    "wrong count": (
+        "site.json",
+        _site(rows=399, map={"file": "map.bin", "points": 400, "note": ""}),
+        "count",
+        "Metadata count mismatch: expected 399 records, got 400",
+    ),
     "half a description": ("site.json", lambda d: d[:50], "meta", "not JSON"),
     "no description": ("site.json", lambda d: None, "network", "404"),
-    "names of the wrong count": ("names.txt", lambda d: d.split(b"\n", 5)[5], "count",
-                                 "Metadata count mismatch: expected 400 records, got 395"),
+    "names of the wrong count": (
+        "names.txt",
+        lambda d: d.split(b"\n", 5)[5],
+        "count",
+        "Metadata count mismatch: expected 400 records, got 395",
+    ),
     "half a map": ("map.bin", lambda d: d[:100], "count", "Metadata count mismatch"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("name", "change", "code", "words"), BROKEN.values(), ids=BROKEN.keys())

@@ -251,9 +251,20 @@ def test_what_a_page_cannot_hold_is_refused(tmp_path: Path):
 
 
 def test_fields_are_categories_numbers_or_left_out():
-    values = [{"few": "abc"[i % 3], "n": i / 7, "year": 2000 + i % 5, "unique": f"u{i}", "same": 1, "flag": i % 2 == 0,
-               "mixed": i if i % 2 else "x", "gap": None if i % 4 else "g" * (i % 8 + 1), "nan": float("nan")}
-              for i in range(100)]  # fmt: skip
+    values = [
+        {
+            "few": "abc"[i % 3],
+            "n": i / 7,
+            "year": 2000 + i % 5,
+            "unique": f"u{i}",
+            "same": 1,
+            "flag": i % 2 == 0,
+            "mixed": i if i % 2 else "x",
+            "gap": None if i % 4 else "g" * (i % 8 + 1),
+            "nan": float("nan"),
+        }
+        for i in range(100)
+    ]
     c = Collection.from_arrays(rows(100), records=values)
     found = {f.name: f for f in survey(Entries(c, Roles(c)))}
     assert set(found) == {"few", "n", "year", "flag", "gap", "mixed"} or set(found) == {

@@ -17,10 +17,7 @@ from polyvec.neighbors.quality import measure_quality
 sys.path.insert(0, str(Path(__file__).parent))
 import chromium
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(chromium.missing() is not None, reason=chromium.missing() or ""),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(chromium.missing() is not None, reason=chromium.missing() or "")]
 
 
 @pytest.fixture(scope="module")
@@ -59,5 +56,7 @@ def test_a_phone_scrolls_down_only(chrome: Any, reports: dict[str, Path], name: 
     )
     assert size >= 7  # a label that can still be read
     ink, paper = page.evaluate("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
-    assert (ink, paper) == (("rgb(31, 41, 51)", "rgb(255, 255, 255)") if scheme == "light" else ("rgb(230, 233, 237)", "rgb(20, 24, 29)"))  # fmt: skip
+    assert (ink, paper) == (
+        ("rgb(31, 41, 51)", "rgb(255, 255, 255)") if scheme == "light" else ("rgb(230, 233, 237)", "rgb(20, 24, 29)")
+    )
     context.close()

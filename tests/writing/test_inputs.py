@@ -27,11 +27,22 @@ def back(path: Path) -> pv.Collection:
 
 
 def test_what_is_given_takes_the_place_of_the_collections_own(tmp_path: Path) -> None:
-    old = pv.Collection.from_arrays(ROWS, vocab=[f"w{i}" for i in range(9)], ids=np.arange(9), metadata={"a": 1},
-                                    records=[{"i": i} for i in range(9)])  # fmt: skip
+    old = pv.Collection.from_arrays(
+        ROWS,
+        vocab=[f"w{i}" for i in range(9)],
+        ids=np.arange(9),
+        metadata={"a": 1},
+        records=[{"i": i} for i in range(9)],
+    )
     words = [f"new {i}" for i in range(9)]
-    pv.write(tmp_path / "a.fbin", old, vocab=words, ids=np.arange(9) * 2, metadata={"b": 2},
-             records=[{"j": i} for i in range(9)])  # fmt: skip
+    pv.write(
+        tmp_path / "a.fbin",
+        old,
+        vocab=words,
+        ids=np.arange(9) * 2,
+        metadata={"b": 2},
+        records=[{"j": i} for i in range(9)],
+    )
     with back(tmp_path / "a.fbin") as found:
         assert list(found.vocab) == words and found.ids[:].tolist() == list(range(0, 18, 2))
         assert found.metadata == {"b": 2} and found.records[3] == {"j": 3}
@@ -74,11 +85,17 @@ def test_a_collection_put_together_by_hand_is_checked_too(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "ids",
     [
-        pa.array(TITLES), pa.chunked_array([TITLES[:4], TITLES[4:]]), pl.Series("t", TITLES), np.array(TITLES),
-        np.array(TITLES, object), tuple(TITLES), (t for t in TITLES), pa.array(TITLES).dictionary_encode(),
+        pa.array(TITLES),
+        pa.chunked_array([TITLES[:4], TITLES[4:]]),
+        pl.Series("t", TITLES),
+        np.array(TITLES),
+        np.array(TITLES, object),
+        tuple(TITLES),
+        (t for t in TITLES),
+        pa.array(TITLES).dictionary_encode(),
     ],
     ids=["pyarrow", "chunked", "polars", "numpy", "objects", "tuple", "generator", "dictionary"],
-)  # fmt: skip
+)
 def test_ids_of_every_library_are_ids(tmp_path: Path, ids) -> None:
     pv.write(tmp_path / "a.fbin", ROWS, ids=ids)
     with back(tmp_path / "a.fbin") as found:
@@ -112,12 +129,14 @@ FRAMES = {
     "polars": lambda: pl.DataFrame(table(), schema_overrides={"embedding": pl.List(pl.Float32)}),
     "polars arrays": lambda: pl.DataFrame(table(), schema_overrides={"embedding": pl.Array(pl.Float32, 4)}),
     "batch": lambda: arrow_table().to_batches()[0],
-    "stream": lambda: pa.RecordBatchReader.from_batches(arrow_table().schema, arrow_table().to_batches(max_chunksize=4)),
+    "stream": lambda: pa.RecordBatchReader.from_batches(
+        arrow_table().schema, arrow_table().to_batches(max_chunksize=4)
+    ),
     "chunks": lambda: pa.concat_tables([arrow_table().slice(0, 5), arrow_table().slice(5)]),
     "categories": lambda: arrow_table().set_column(1, "title", pa.array(TITLES).dictionary_encode()),
     "polars categories": lambda: FRAMES["polars"]().with_columns(pl.col("title").cast(pl.Categorical)),
     "polars enums": lambda: FRAMES["polars"]().with_columns(pl.col("title").cast(pl.Enum(TITLES))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", list(FRAMES))
@@ -266,13 +285,25 @@ def test_some_rows_of_a_real_pandas_frame_keep_their_numbers_as_ids(tmp_path: Pa
 def test_records_and_metadata_of_numpy_and_of_times_are_kept_as_json_has_them(tmp_path: Path, suffix: str) -> None:
     when = datetime.datetime(2024, 2, 29, 12, 30)
     record = {
-        "a": np.float32(1.5), "b": np.int64(3), "c": when, "d": when.date(), "e": decimal.Decimal("1.10"),
-        "f": np.datetime64("2024-02-29T12:30:00.000000001"), "g": np.arange(2), "h": np.True_,
-    }  # fmt: skip
+        "a": np.float32(1.5),
+        "b": np.int64(3),
+        "c": when,
+        "d": when.date(),
+        "e": decimal.Decimal("1.10"),
+        "f": np.datetime64("2024-02-29T12:30:00.000000001"),
+        "g": np.arange(2),
+        "h": np.True_,
+    }
     plain = {
-        "a": 1.5, "b": 3, "c": "2024-02-29T12:30:00", "d": "2024-02-29", "e": "1.10",
-        "f": "2024-02-29T12:30:00.000000001", "g": [0, 1], "h": True,
-    }  # fmt: skip
+        "a": 1.5,
+        "b": 3,
+        "c": "2024-02-29T12:30:00",
+        "d": "2024-02-29",
+        "e": "1.10",
+        "f": "2024-02-29T12:30:00.000000001",
+        "g": [0, 1],
+        "h": True,
+    }
     pv.write(tmp_path / f"a{suffix}", ROWS, records=[record] * 9, metadata={"made": when, "size": np.int64(9)})
     with back(tmp_path / f"a{suffix}") as found:
         assert found.records[4] == plain

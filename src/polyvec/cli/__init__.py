@@ -44,12 +44,22 @@ def overview() -> str:
             title, colon, summary = file.readline().strip().strip('"').partition(": ")
         if colon and title == f"polyvec {name.removesuffix('.py')}":
             lines.append(f"  {title.split()[1]:<10} {summary[:1].upper()}{summary[1:]}")
-    return "\n".join([
-        "Usage: polyvec COMMAND [ARGS]...", "",
-        "  Open, check, convert, shrink and search any embedding file, and know exactly what you lost.", "",
-        "Options:", "  --version   Print the version and exit.", "  -h, --help  Show this message and exit.", "",
-        "Commands:", *lines, "", "polyvec COMMAND --help explains one of them, with an example.",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "Usage: polyvec COMMAND [ARGS]...",
+            "",
+            "  Open, check, convert, shrink and search any embedding file, and know exactly what you lost.",
+            "",
+            "Options:",
+            "  --version   Print the version and exit.",
+            "  -h, --help  Show this message and exit.",
+            "",
+            "Commands:",
+            *lines,
+            "",
+            "polyvec COMMAND --help explains one of them, with an example.",
+        ]
+    )
 
 
 def _end_cleanly() -> None:

@@ -62,11 +62,19 @@ def command(
     if report is not None and "-" in (source, target):
         raise InputError("--report reads both files again, and standard input and output cannot be; name files")
     options = {
-        "source_format": source_format, "lenient": lenient, "encoding": encoding, "format": to, "sidecar": sidecar,
-        "overwrite": force, "check_space": not force, "dry_run": dry_run, "sha256": sha256, "progress": progress(json),
+        "source_format": source_format,
+        "lenient": lenient,
+        "encoding": encoding,
+        "format": to,
+        "sidecar": sidecar,
+        "overwrite": force,
+        "check_space": not force,
+        "dry_run": dry_run,
+        "sha256": sha256,
+        "progress": progress(json),
         **flags.own_options(option, dim),
         **({} if duplicates is None else {"duplicates": duplicates}),
-    }  # fmt: skip
+    }
     if queries is not None or truth is not None or distances is not None:
         from polyvec.verbs.bundle import convert_bundle
 

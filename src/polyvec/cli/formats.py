@@ -36,9 +36,23 @@ def command(
     if json:
         return print_json(rows)
     yes = {True: "yes", False: "no"}
-    print(table(
-        ["format", "what", "suffixes", "write", "columns", "words", "records", "ids", "encodings"],
-        [[r["name"], r["title"], " ".join(r["suffixes"]), yes[r["writable"]], "many" if r["many_columns"] else "one",
-          yes[r["vocab"]], yes[r["records"]], yes[r["ids"]], " ".join(r["encodings"])] for r in rows],
-    ))  # fmt: skip
+    print(
+        table(
+            ["format", "what", "suffixes", "write", "columns", "words", "records", "ids", "encodings"],
+            [
+                [
+                    r["name"],
+                    r["title"],
+                    " ".join(r["suffixes"]),
+                    yes[r["writable"]],
+                    "many" if r["many_columns"] else "one",
+                    yes[r["vocab"]],
+                    yes[r["records"]],
+                    yes[r["ids"]],
+                    " ".join(r["encodings"]),
+                ]
+                for r in rows
+            ],
+        )
+    )
     return None

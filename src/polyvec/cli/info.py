@@ -49,12 +49,16 @@ def _show(found: Description) -> None:
     for other in found.also_fits:
         print(f"  also fits      {other}")
     for c in found.columns:
-        print(f"  column         {c.name}: {' x '.join(f'{n:,}' for n in c.shape)} {c.dtype}, {c.encoding}, "
-              f"{size(c.decoded_bytes)} decoded")  # fmt: skip
+        print(
+            f"  column         {c.name}: {' x '.join(f'{n:,}' for n in c.shape)} {c.dtype}, {c.encoding}, "
+            f"{size(c.decoded_bytes)} decoded"
+        )
         if c.sampled:
-            print(f"                 values {c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.4g}; "
-                  f"norms {c.norm_min:.4g} to {c.norm_max:.4g}, mean {c.norm_mean:.4g} "
-                  f"({c.sampled:,} rows sampled)")  # fmt: skip
+            print(
+                f"                 values {c.minimum:.6g} to {c.maximum:.6g}, mean {c.mean:.4g}; "
+                f"norms {c.norm_min:.4g} to {c.norm_max:.4g}, mean {c.norm_mean:.4g} "
+                f"({c.sampled:,} rows sampled)"
+            )
     if found.vocab is not None:
         print(f"  words          {found.vocab:,}")
     if found.ids is not None:

@@ -50,12 +50,26 @@ def command(
         write = publish_single_file if single_file else publish
         roles = {"name": name, "image": image, "link": link, "text": text}
         done = write(
-            collection, output, title=title, projection=projection, roles=roles, drop_invalid=drop_invalid,
-            overwrite=force, progress=progress(json),
-        )  # fmt: skip
+            collection,
+            output,
+            title=title,
+            projection=projection,
+            roles=roles,
+            drop_invalid=drop_invalid,
+            overwrite=force,
+            progress=progress(json),
+        )
     if json:
-        return print_json({"page": str(done.page), "rows": done.rows, "dim": done.dim, "bytes": done.bytes,
-                           "note": done.note, "dropped": done.dropped})  # fmt: skip
+        return print_json(
+            {
+                "page": str(done.page),
+                "rows": done.rows,
+                "dim": done.dim,
+                "bytes": done.bytes,
+                "note": done.note,
+                "dropped": done.dropped,
+            }
+        )
     print(f"published {done.page}: {done.rows:,} x {done.dim:,}, {size(done.bytes)} ({done.note})")
     if done.dropped:
         print(f"  left out: {done.dropped:,} rows without a direction")

@@ -52,10 +52,19 @@ def command(
         raise InputError(f"--k takes whole numbers by commas, not {k!r}") from None
     check_report(report, original, compressed, queries)
     found = measure_quality(
-        original, compressed, encodings=None if encodings is None else [e.strip() for e in encodings.split(",")],
-        queries=queries, metric=metric, k=asked, sample_queries=sample, sample_rows=rows,
-        suggest=recall if suggest else None, seed=seed, threads=threads, progress=progress(json),
-    )  # fmt: skip
+        original,
+        compressed,
+        encodings=None if encodings is None else [e.strip() for e in encodings.split(",")],
+        queries=queries,
+        metric=metric,
+        k=asked,
+        sample_queries=sample,
+        sample_rows=rows,
+        suggest=recall if suggest else None,
+        seed=seed,
+        threads=threads,
+        progress=progress(json),
+    )
     if report is not None:
         write_quality(report, found)
     if json:

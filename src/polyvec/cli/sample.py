@@ -42,11 +42,26 @@ def command(
     from polyvec.verbs.split import sample
 
     receipt = sample(
-        source, flags.one_output(target, output), head=head, range=_bounds(range), random=random, stride=stride, seed=seed, limit=limit,
-        source_format=source_format, lenient=lenient, encoding=encoding, format=to, sidecar=sidecar, overwrite=force, check_space=not force,
-        dry_run=dry_run, sha256=sha256, progress=progress(json),
+        source,
+        flags.one_output(target, output),
+        head=head,
+        range=_bounds(range),
+        random=random,
+        stride=stride,
+        seed=seed,
+        limit=limit,
+        source_format=source_format,
+        lenient=lenient,
+        encoding=encoding,
+        format=to,
+        sidecar=sidecar,
+        overwrite=force,
+        check_space=not force,
+        dry_run=dry_run,
+        sha256=sha256,
+        progress=progress(json),
         **flags.own_options(option, dim),
-    )  # fmt: skip
+    )
     print_receipt(receipt, json=json)
 
 

@@ -72,9 +72,16 @@ def command(
     with formats.open(file, format=source_format) as base:
         asked_rows, labels = _queries(base, queries, row, word, text, model, column)
         hits = search(
-            base, asked_rows, k, metric, where=_fields(where), column=column, threads=threads,
-            index=_index(file, base, column) if index else None, progress=progress(json),
-        )  # fmt: skip
+            base,
+            asked_rows,
+            k,
+            metric,
+            where=_fields(where),
+            column=column,
+            threads=threads,
+            index=_index(file, base, column) if index else None,
+            progress=progress(json),
+        )
         if json:
             shown = hits.to_dict()
             shown["queries"] = labels or list(range(len(hits)))
@@ -90,9 +97,14 @@ def command(
 
 
 def _queries(
-    base: Any, query: str | None, rows: list[int] | None, words: list[str] | None, texts: list[str] | None,
-    model: str | None, column: str | None,
-) -> tuple[Any, list[Any]]:  # fmt: skip
+    base: Any,
+    query: str | None,
+    rows: list[int] | None,
+    words: list[str] | None,
+    texts: list[str] | None,
+    model: str | None,
+    column: str | None,
+) -> tuple[Any, list[Any]]:
     """The queries, as a path or as rows, and what to call each."""
     from polyvec.cli.terminal import note
     from polyvec.core.errors import InputError

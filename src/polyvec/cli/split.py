@@ -40,8 +40,20 @@ def command(
     from polyvec.verbs.split import split
 
     made = split(
-        source, flags.one_output(target, output), rows=rows, parts=parts, source_format=source_format, lenient=lenient, encoding=encoding,
-        format=to, sidecar=sidecar, overwrite=force, check_space=not force, dry_run=dry_run, sha256=sha256, progress=progress(json),
+        source,
+        flags.one_output(target, output),
+        rows=rows,
+        parts=parts,
+        source_format=source_format,
+        lenient=lenient,
+        encoding=encoding,
+        format=to,
+        sidecar=sidecar,
+        overwrite=force,
+        check_space=not force,
+        dry_run=dry_run,
+        sha256=sha256,
+        progress=progress(json),
         **flags.own_options(option, dim),
-    )  # fmt: skip
+    )
     print_receipts(made, json=json)

@@ -38,8 +38,13 @@ def command_names() -> list[str]:
 
 def build(arguments: Sequence[str] = ()) -> Any:
     """The program as a click command. Only the named command's module is loaded, where one is named."""
-    app = typer.Typer(help=HELP, rich_markup_mode=None, no_args_is_help=True, add_completion=False,
-                      context_settings={"help_option_names": ["-h", "--help"]})  # fmt: skip
+    app = typer.Typer(
+        help=HELP,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     app.callback()(_root)
     names = command_names()
     named = [a for a in arguments[:1] if a in names]

@@ -49,10 +49,13 @@ def command(
     if expect is not None and len(paths) > 1:
         raise InputError(f"--expect takes the digest of one file, and these are {len(paths)}; check them one by one")
     reports = verify_all(
-        paths, format=source_format, sha256=expect or False, write_digest=write_digest,
+        paths,
+        format=source_format,
+        sha256=expect or False,
+        write_digest=write_digest,
         progress=progress(json, unit="bytes"),
         **flags.own_options(option, dim),
-    )  # fmt: skip
+    )
     if json:
         print_json([r.to_dict() for r in reports])
     else:

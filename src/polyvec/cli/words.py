@@ -200,13 +200,26 @@ def quantize(
     from polyvec.cli.terminal import progress
     from polyvec.verbs.words import quantize as shrink
 
-    receipt, loss = shrink(source, flags.one_output(target, output), quantizer=quantizer, parts=parts, bits=bits, iterations=iterations,
-                           seed=seed, norms=norms, overwrite=force, check_space=not force, progress=progress(json))  # fmt: skip
+    receipt, loss = shrink(
+        source,
+        flags.one_output(target, output),
+        quantizer=quantizer,
+        parts=parts,
+        bits=bits,
+        iterations=iterations,
+        seed=seed,
+        norms=norms,
+        overwrite=force,
+        check_space=not force,
+        progress=progress(json),
+    )
     if json:
         return print_values({**receipt.to_dict(), "quantization": loss.to_dict()}, receipt.output)
     print_receipt(receipt, json=False)
-    speaker(receipt.output)(f"  cosine: mean {loss.mean_cosine:.6f}, worst {loss.worst_cosine:.6f} ({loss.rows:,} rows); "
-          f"recall@10 {loss.recall_at_10:.3f} ({loss.queries} words)")  # fmt: skip
+    speaker(receipt.output)(
+        f"  cosine: mean {loss.mean_cosine:.6f}, worst {loss.worst_cosine:.6f} ({loss.rows:,} rows); "
+        f"recall@10 {loss.recall_at_10:.3f} ({loss.queries} words)"
+    )
     return None
 
 

@@ -13,9 +13,16 @@ from polyvec.core.blocks import Block, Codec
 from polyvec.core.columns import same_codes
 
 __all__ = [
-    "AffineUint8", "BFloat16", "BytePlanes", "Float16", "Raw", "ScaledInt8", "SymmetricInt8", "shortcut",
+    "AffineUint8",
+    "BFloat16",
+    "BytePlanes",
+    "Float16",
+    "Raw",
+    "ScaledInt8",
+    "SymmetricInt8",
+    "shortcut",
     "transcode",
-]  # fmt: skip
+]
 
 
 def shortcut(block: Block, codec: Codec) -> Block | None:

@@ -51,8 +51,13 @@ def refuse_overflow(rows: Array, start: int = 0) -> None:
     """`InputError` naming the first finite value that float16 cannot hold, by its row."""
     with np.errstate(over="ignore"):
         bad = np.isinf(rows.astype(np.float16)) & np.isfinite(rows)
-    refuse_first(rows, bad, start, "does not fit float16 (at most 65504); choose an exact encoding, bfloat16, or "
-                 "allow_overflow=True to store infinity")  # fmt: skip
+    refuse_first(
+        rows,
+        bad,
+        start,
+        "does not fit float16 (at most 65504); choose an exact encoding, bfloat16, or "
+        "allow_overflow=True to store infinity",
+    )
 
 
 def _within_brain(rows: Array) -> bool:

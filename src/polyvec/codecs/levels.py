@@ -34,9 +34,15 @@ class Levels:
 
 
 def quantize_rows(
-    rows: Array, *, start: int = 0, rounding: Rounding = "norm", normalize: bool = False, reach: bool = False,
-    flag: str = "--option normalize=true", drop: str = "remove it",
-) -> Levels:  # fmt: skip
+    rows: Array,
+    *,
+    start: int = 0,
+    rounding: Rounding = "norm",
+    normalize: bool = False,
+    reach: bool = False,
+    flag: str = "--option normalize=true",
+    drop: str = "remove it",
+) -> Levels:
     """Round unit rows to levels and check each; ``start`` is the number of the first, for messages.
 
     `InputError` with index and norm at the first row that is not of length one (or, with ``normalize``, has none),

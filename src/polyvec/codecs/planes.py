@@ -78,12 +78,17 @@ class Plan:
     def parse(cls, payload: Array, values: int) -> Plan:
         """The plan a payload states, checked against its size; `Corrupt` otherwise."""
         if payload.size < HEAD.size:
-            raise Corrupt("the lossless payload is too short for its head", field="payload",
-                          expected=f"{HEAD.size} bytes", found=f"{payload.size} bytes")  # fmt: skip
+            raise Corrupt(
+                "the lossless payload is too short for its head",
+                field="payload",
+                expected=f"{HEAD.size} bytes",
+                found=f"{payload.size} bytes",
+            )
         found, *bits = HEAD.unpack(payload[: HEAD.size].tobytes())
         if found != values:
-            raise Corrupt("the lossless payload holds another number of values", field="n_values", expected=values,
-                          found=found)  # fmt: skip
+            raise Corrupt(
+                "the lossless payload holds another number of values", field="n_values", expected=values, found=found
+            )
         dictionaries = []
         at = HEAD.size
         for plane, width in enumerate(bits):
@@ -103,8 +108,12 @@ class Plan:
             dictionaries.append(payload[at + 2 : at + 2 + count].tobytes())
             at = end
         if at != payload.size:
-            raise Corrupt("bytes are left after the last byte plane", field="payload", expected=f"{at} bytes",
-                          found=f"{payload.size} bytes")  # fmt: skip
+            raise Corrupt(
+                "bytes are left after the last byte plane",
+                field="payload",
+                expected=f"{at} bytes",
+                found=f"{payload.size} bytes",
+            )
         plan = cls(values, tuple(dictionaries))
         return plan if plan.bits == tuple(bits) else _Wide(values, tuple(dictionaries), tuple(bits))
 

@@ -85,8 +85,12 @@ class Product(Codec):
             message, place = error.args
             known = self.origin is not None and block.start >= 0
             offset = (self.origin or 0) + block.start * self.parts_count + place if known else None
-            raise Corrupt(f"a code names no centroid: {message}", offset=offset, field="codes",
-                          remedy="restore the file from its source") from None  # fmt: skip
+            raise Corrupt(
+                f"a code names no centroid: {message}",
+                offset=offset,
+                field="codes",
+                remedy="restore the file from its source",
+            ) from None
         rows = rotate_rows(rotated, np.ascontiguousarray(self.projection.T), out=out)
         if norms is not None:
             scale_rows(rows, norms)

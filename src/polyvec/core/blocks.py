@@ -107,9 +107,14 @@ class Extent:
             Part(p.name, p.offset + start * types[p.name][0].itemsize * prod(types[p.name][1])) for p in self.others
         )
         return replace(
-            self, start=self.start + start, rows=stop - start, offset=self.offset + start * step,
-            size=(stop - start) * step, crc=None, others=others,
-        )  # fmt: skip
+            self,
+            start=self.start + start,
+            rows=stop - start,
+            offset=self.offset + start * step,
+            size=(stop - start) * step,
+            crc=None,
+            others=others,
+        )
 
 
 @dataclass(frozen=True, slots=True)

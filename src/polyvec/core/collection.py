@@ -79,15 +79,18 @@ class Collection:
         for name, value in arrays.items():
             array = np.asarray(value)
             if array.ndim == 0 or array.dtype.kind not in "fiubV" or array.dtype.hasobject:
-                raise InputError(f"column {name!r}: expected numbers with at least one dimension, "
-                                 f"found shape {array.shape} of {array.dtype}")  # fmt: skip
+                raise InputError(
+                    f"column {name!r}: expected numbers with at least one dimension, "
+                    f"found shape {array.shape} of {array.dtype}"
+                )
             columns[name] = ArrayColumn(name, array)
         rows = columns[main or next(iter(columns))].rows
         found = as_records(records)
         if found is not None and len(found) != rows:
             raise InputError(f"there are {len(found)} records for {rows} rows; give one record a row")
-        return cls(columns, main=main, vocab=as_vocab(vocab, rows), records=found, ids=as_ids(ids, rows),
-                   metadata=metadata)  # fmt: skip
+        return cls(
+            columns, main=main, vocab=as_vocab(vocab, rows), records=found, ids=as_ids(ids, rows), metadata=metadata
+        )
 
     @property
     def vectors(self) -> Column:
@@ -162,8 +165,13 @@ class Collection:
         """The same collection with one column, which becomes the main one. What belongs to other rows is left out."""
         column = self[name]
         same = column.rows == self.rows
-        return self._derive({name: column}, name, self.vocab if same else None, self.records if same else None,
-                            self.ids if same else None)  # fmt: skip
+        return self._derive(
+            {name: column},
+            name,
+            self.vocab if same else None,
+            self.records if same else None,
+            self.ids if same else None,
+        )
 
     def without_derived(self) -> Collection:
         """The same collection without columns that are computed from others; itself where there are none."""
@@ -220,10 +228,19 @@ class Collection:
         part.notes = list(self.notes)
         return part
 
-    def _derive(self, columns: Mapping[str, Column], main: str, vocab: Vocab | None, records: Records | None,
-                ids: Ids | None) -> Collection:  # fmt: skip
-        part = Collection(columns, main=main, vocab=vocab, records=records, ids=ids, metadata=self.metadata,
-                          format=self.format, path=self.path)  # fmt: skip
+    def _derive(
+        self, columns: Mapping[str, Column], main: str, vocab: Vocab | None, records: Records | None, ids: Ids | None
+    ) -> Collection:
+        part = Collection(
+            columns,
+            main=main,
+            vocab=vocab,
+            records=records,
+            ids=ids,
+            metadata=self.metadata,
+            format=self.format,
+            path=self.path,
+        )
         part.taken, part.shards = self.taken, self.shards
         return part
 

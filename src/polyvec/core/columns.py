@@ -98,9 +98,12 @@ class Column:
     def _missing(self, start: int, stop: int, at: int) -> FormatError:
         """The error where rows that a column has do not come: they would be whatever was in memory before."""
         return Corrupt(
-            f"column {self.name!r} did not give the rows asked for", field=f"row {at}",
-            expected=f"rows {start} to {stop - 1}", found="others", remedy="the file may have changed: open it again",
-        )  # fmt: skip
+            f"column {self.name!r} did not give the rows asked for",
+            field=f"row {at}",
+            expected=f"rows {start} to {stop - 1}",
+            found="others",
+            remedy="the file may have changed: open it again",
+        )
 
     def extents(self, start: int = 0, stop: int | None = None) -> Iterator[Extent]:
         """The unread pieces of rows ``start`` to ``stop`` (as slices cut); none where rows lie in no file as they are."""
@@ -126,9 +129,15 @@ class Column:
                 yield self.to_torch(device, start=start, stop=min(start + rows, self.rows))
 
     def to_torch(
-        self, device: str = "cpu", *, backend: str = "auto", dtype: str | None = None, out: Any = None, start: int = 0,
+        self,
+        device: str = "cpu",
+        *,
+        backend: str = "auto",
+        dtype: str | None = None,
+        out: Any = None,
+        start: int = 0,
         stop: int | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The rows as a torch tensor on ``device``; to a GPU they travel encoded. See `polyvec.core.devices.load`."""
         return _load(self, device, backend=backend, dtype=dtype, out=out, start=start, stop=stop)
 
@@ -203,9 +212,13 @@ class Column:
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack__(
-        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         """The rows as a DLPack tensor: ``torch.from_dlpack(column)``. See `polyvec.core.exchange.export_tensor`."""
         from polyvec.core.exchange import export_tensor
 
@@ -233,9 +246,16 @@ class FileColumn(Column):
     """Rows in one file, as the extents a format found there. CRCs are checked where whole extents are read."""
 
     def __init__(
-        self, name: str, source: Source, extents: Sequence[Extent], *, row_shape: tuple[int, ...],
-        encoding: str, dtype: np.dtype[Any] | None = None, check: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        source: Source,
+        extents: Sequence[Extent],
+        *,
+        row_shape: tuple[int, ...],
+        encoding: str,
+        dtype: np.dtype[Any] | None = None,
+        check: bool = True,
+    ) -> None:
         self.name = name
         self.source = source
         self.encoding = encoding
@@ -389,10 +409,14 @@ def _crc32(array: Array, value: int) -> int:
 
 def _crc_error(source: Source, extent: Extent, found: int) -> FormatError:
     return Corrupt(
-        f"rows {extent.start} to {extent.start + extent.rows - 1} fail their checksum", path=source.label,
-        offset=extent.offset, field="crc32", expected=f"{extent.crc:#010x}", found=f"{found:#010x}",
+        f"rows {extent.start} to {extent.start + extent.rows - 1} fail their checksum",
+        path=source.label,
+        offset=extent.offset,
+        field="crc32",
+        expected=f"{extent.crc:#010x}",
+        found=f"{found:#010x}",
         remedy="restore the file from its source",
-    )  # fmt: skip
+    )
 
 
 def clusters(rows: int, count: int, starts: Sequence[int]) -> Array:
@@ -413,8 +437,16 @@ def same_codes(one: Codec, other: Codec, row_shape: tuple[int, ...]) -> bool:
 class ArrayColumn(Column):
     """Rows that are in memory: an array, or the parts of any codec."""
 
-    def __init__(self, name: str, array: Array, *, codec: Codec | None = None, encoding: str | None = None,
-                 parts: dict[str, Array] | None = None, shape: tuple[int, ...] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        name: str,
+        array: Array,
+        *,
+        codec: Codec | None = None,
+        encoding: str | None = None,
+        parts: dict[str, Array] | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
         self.name = name
         self._codec = codec or Raw(array.dtype)
         self._parts = parts or {"codes": array}
@@ -451,8 +483,16 @@ class ReaderColumn(Column):
     ``together`` rows lie in one piece there, and are read at once where blocks allow.
     """
 
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any],
-                 read: Callable[[int, int], Array], *, encoding: str = "raw", together: int = 1) -> None:  # fmt: skip
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        read: Callable[[int, int], Array],
+        *,
+        encoding: str = "raw",
+        together: int = 1,
+    ) -> None:
         self.together = together
         self.name = name
         self.shape = shape

@@ -22,8 +22,19 @@ KNOWN = {"cuda": ("cuda", "triton")}
 class Load(Protocol):
     """Rows ``start`` to ``stop`` of a column as a framework's array on a device; `Corrupt` where a checksum fails."""
 
-    def __call__(self, column: Column, *, device: str, framework: str, backend: str, dtype: str | None, start: int,
-                 stop: int, check: bool, out: Any = None) -> Any: ...  # fmt: skip
+    def __call__(
+        self,
+        column: Column,
+        *,
+        device: str,
+        framework: str,
+        backend: str,
+        dtype: str | None,
+        start: int,
+        stop: int,
+        check: bool,
+        out: Any = None,
+    ) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +94,17 @@ def find(device: str, backend: str = "auto") -> Device:
 
 
 def load_column(
-    column: Column, device: str = "cpu", *, framework: str = "torch", backend: str = "auto", dtype: str | None = None,
-    out: Any = None, start: int = 0, stop: int | None = None, check: bool = True,
-) -> Any:  # fmt: skip
+    column: Column,
+    device: str = "cpu",
+    *,
+    framework: str = "torch",
+    backend: str = "auto",
+    dtype: str | None = None,
+    out: Any = None,
+    start: int = 0,
+    stop: int | None = None,
+    check: bool = True,
+) -> Any:
     """Rows of a column as a framework's array on a device.
 
     With ``backend="auto"`` a device that is missing, full or failing gives an array in this process's memory instead,
@@ -96,8 +115,17 @@ def load_column(
         import_module("polyvec.gpu")  # registers what it has
         try:
             found = find(device, backend)
-            return found.load(column, device=device, framework=framework, backend=backend, dtype=dtype, out=out,
-                              start=start, stop=stop, check=check)  # fmt: skip
+            return found.load(
+                column,
+                device=device,
+                framework=framework,
+                backend=backend,
+                dtype=dtype,
+                out=out,
+                start=start,
+                stop=stop,
+                check=check,
+            )
         except (DeviceError, MissingExtra) as error:
             if backend != "auto" or out is not None:
                 raise

@@ -53,9 +53,14 @@ def read_digests(source: Source) -> dict[str, str] | None:
                 continue
             match = _LINE.fullmatch(line) or _BSD.fullmatch(line) or _BARE.fullmatch(line.strip())
             if match is None:
-                raise Corrupt("this is no list of SHA-256 digests", path=beside.label, field=f"line {number}",
-                              expected="64 hex digits, two spaces and a name", found=repr(line[:60]),
-                              remedy="remove it, and write it again with polyvec verify --write-digest")  # fmt: skip
+                raise Corrupt(
+                    "this is no list of SHA-256 digests",
+                    path=beside.label,
+                    field=f"line {number}",
+                    expected="64 hex digits, two spaces and a name",
+                    found=repr(line[:60]),
+                    remedy="remove it, and write it again with polyvec verify --write-digest",
+                )
             parts = match.groupdict()
             name = parts.get("name") or source.name
             if parts.get("escaped"):

@@ -60,9 +60,15 @@ class TablePlan:
     def note(self, collection: Collection) -> bytes:
         """The plan as the schema's metadata keeps it."""
         said = {
-            "columns": self.columns, "main": self.main, "ids": self.ids, "vocab": self.vocab, "records": self.records,
-            "texts": list(self.texts), "has_records": collection.records is not None, "metadata": collection.metadata,
-        }  # fmt: skip
+            "columns": self.columns,
+            "main": self.main,
+            "ids": self.ids,
+            "vocab": self.vocab,
+            "records": self.records,
+            "texts": list(self.texts),
+            "has_records": collection.records is not None,
+            "metadata": collection.metadata,
+        }
         try:
             return json.dumps(said, ensure_ascii=False, default=json_default).encode("utf-8")
         except (TypeError, ValueError) as error:
@@ -92,8 +98,17 @@ def plan_table(collection: Collection, *, strict: bool = True, lists: bool = Fal
     kinds, texts = _record_kinds(collection)
     records = {free(key): key for key in kinds}
     by_key = {key: name for name, key in records.items()}
-    return TablePlan(columns, collection.main, ids, vocab, records, tuple(by_key[key] for key in texts),
-                     {by_key[key]: kind for key, kind in kinds.items()}, lists, halves)  # fmt: skip
+    return TablePlan(
+        columns,
+        collection.main,
+        ids,
+        vocab,
+        records,
+        tuple(by_key[key] for key in texts),
+        {by_key[key]: kind for key, kind in kinds.items()},
+        lists,
+        halves,
+    )
 
 
 def _record_kinds(collection: Collection) -> tuple[dict[str, str], list[str]]:
@@ -257,9 +272,13 @@ def export_stream(collection: Collection, requested_schema: Any = None) -> Any:
 
 
 def export_tensor(
-    column: Column, *, stream: Any = None, max_version: tuple[int, int] | None = None,
-    dl_device: tuple[int, int] | None = None, copy: bool | None = None,
-) -> Any:  # fmt: skip
+    column: Column,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
     """A column as a DLPack capsule: rows of its own in memory, which their taker may change.
 
     ``copy=False`` asks for the file's own bytes. Those may never be written to, which only a versioned capsule can

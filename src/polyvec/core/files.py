@@ -37,8 +37,9 @@ class Source:
     is committed and not yet renamed stands for the new one (see `journal`): ``actual`` is where the bytes lie.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, *, data: bytes | None = None,
-                 name: str | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, path: str | os.PathLike[str] | None, *, data: bytes | None = None, name: str | None = None
+    ) -> None:
         self.path = None if path is None else Path(path)
         self.name = name or (self.path.name if self.path else "<bytes>")
         self.label = str(self.path) if self.path else self.name  # how messages name it
@@ -141,8 +142,13 @@ class Source:
     def _demand(self, offset: int, size: int) -> None:
         """`Truncated` where the bytes are not there."""
         if offset < 0 or size < 0 or offset + size > self.size:
-            raise Truncated("the file ends inside its data", path=self.label, offset=offset,
-                            expected=f"{size} bytes", found=f"{max(0, self.size - offset)} bytes")  # fmt: skip
+            raise Truncated(
+                "the file ends inside its data",
+                path=self.label,
+                offset=offset,
+                expected=f"{size} bytes",
+                found=f"{max(0, self.size - offset)} bytes",
+            )
 
     def _fill(self, view: memoryview, offset: int) -> None:
         done = read_all(self._fileno(), view, offset)

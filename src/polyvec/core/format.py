@@ -164,8 +164,9 @@ def check_rows(collection: Collection) -> Iterator[Finding]:
                 bad += len(flawed)
                 first = block.start + int(flawed[0]) if first is None else first
         if bad:
-            yield Finding("warning", f"{bad} rows of column {name!r} hold NaN or infinity, the first is row {first}",
-                          field=name)  # fmt: skip
+            yield Finding(
+                "warning", f"{bad} rows of column {name!r} hold NaN or infinity, the first is row {first}", field=name
+            )
     if collection.records is not None:
         for _ in collection.records.iterate(0, min(1, len(collection.records))):
             pass

@@ -17,10 +17,7 @@ from typing import Any, Protocol
 
 from polyvec.core.errors import Corrupt, Truncated
 
-_STRUCT = {
-    "u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i",
-    "u8": "Q", "i8": "q", "f4": "f", "f8": "d",
-}  # fmt: skip
+_STRUCT = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "u8": "Q", "i8": "q", "f4": "f", "f8": "d"}
 
 
 class Readable(Protocol):
@@ -149,6 +146,9 @@ class Cursor:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise Corrupt(
-                "text is not valid UTF-8", offset=start + error.start, field=field, expected="UTF-8",
+                "text is not valid UTF-8",
+                offset=start + error.start,
+                field=field,
+                expected="UTF-8",
                 found=f"byte 0x{data[error.start]:02x}",
-            ) from None  # fmt: skip
+            ) from None

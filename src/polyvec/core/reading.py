@@ -34,9 +34,15 @@ class Failure:
 
 
 def load_extents(
-    source: Source, extents: Iterable[Extent], row_shape: tuple[int, ...], out: Array, *, start: int = 0,
-    check: bool = True, threads: int | None = None,
-) -> list[Failure]:  # fmt: skip
+    source: Source,
+    extents: Iterable[Extent],
+    row_shape: tuple[int, ...],
+    out: Array,
+    *,
+    start: int = 0,
+    check: bool = True,
+    threads: int | None = None,
+) -> list[Failure]:
     """Fill ``out`` with the rows of ``extents``; row ``start`` of the column is row 0 of ``out``.
 
     Extents whose codec cannot be sliced may stick out of ``out`` at both ends. Returns those that fail their
@@ -55,9 +61,11 @@ def load_extents(
     if covered != len(out):
         # What no extent fills would be whatever was in memory before.
         raise Corrupt(
-            "the pieces do not hold the rows asked for", path=source.label, expected=f"{len(out)} rows from {start} on",
+            "the pieces do not hold the rows asked for",
+            path=source.label,
+            expected=f"{len(out)} rows from {start} on",
             found=f"{covered} rows",
-        )  # fmt: skip
+        )
     width = out.dtype.itemsize * prod(row_shape)
     step = max(1, -(-PIECE_BYTES // max(1, width)))
     span = max(step, STRETCH_BYTES // max(1, width) // step * step)
@@ -68,8 +76,9 @@ def load_extents(
     return sorted(failures + (_compare(source, tasks, sums) if check else []), key=lambda f: f.extent.start)
 
 
-def _load_whole(source: Source, extent: Extent, row_shape: tuple[int, ...], out: Array, start: int,
-                check: bool, scratch: _Scratch) -> list[Failure]:  # fmt: skip
+def _load_whole(
+    source: Source, extent: Extent, row_shape: tuple[int, ...], out: Array, start: int, check: bool, scratch: _Scratch
+) -> list[Failure]:
     low, high = max(start, extent.start), min(start + len(out), extent.start + extent.rows)
     if low >= high:
         return []

@@ -250,10 +250,13 @@ class LineRecords(Records):
                 lines += 1
             if self._expected is not None and lines != self._expected:
                 raise Corrupt(
-                    "the records do not match the rows", path=self.source.label, field="records",
-                    expected=f"{self._expected} lines", found=f"{lines} lines",
+                    "the records do not match the rows",
+                    path=self.source.label,
+                    field="records",
+                    expected=f"{self._expected} lines",
+                    found=f"{lines} lines",
                     remedy="rebuild the records file, or convert with --no-sidecar",
-                )  # fmt: skip
+                )
             self._marks, self._length = (np.concatenate(offsets), np.concatenate(rows)), lines
         return self._marks
 
@@ -289,8 +292,14 @@ class LineRecords(Records):
     def _record(self, row: int, offset: int, line: bytes) -> Record:
         record = parse_json(line, path=self.source.label, offset=offset)
         if not isinstance(record, dict):
-            raise Corrupt("a record is not a JSON object", path=self.source.label, offset=offset,
-                          field=f"line {row + 1}", expected="{…}", found=type(record).__name__)  # fmt: skip
+            raise Corrupt(
+                "a record is not a JSON object",
+                path=self.source.label,
+                offset=offset,
+                field=f"line {row + 1}",
+                expected="{…}",
+                found=type(record).__name__,
+            )
         return record
 
     def take(self, rows: NDArray[Any]) -> list[Record]:

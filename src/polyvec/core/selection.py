@@ -83,9 +83,14 @@ def one_row(key: Any, rows: int, what: str = "row") -> int | None:
 
 
 def select(
-    key: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, *, read: Callable[[int, int], Array],
+    key: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    name: str,
+    *,
+    read: Callable[[int, int], Array],
     take: Callable[[Array], Array],
-) -> Any:  # fmt: skip
+) -> Any:
     """What ``array[key]`` would be of a column, reading the rows it needs: ``read(start, stop)`` and ``take(rows)``.
 
     Of a key with places inside the rows (``[:, :4]``) a block of rows is held at a time, and what is asked for of it.

@@ -190,9 +190,14 @@ def read_strings(source: Source, rows: int, field: str, *, marked: bool = False)
     if len(data) and data[-1] != 0x0A:
         stops = np.append(stops, len(data))
     if len(stops) != rows:
-        raise Corrupt(f"the {field} do not match the rows", path=source.label, field=field,
-                      expected=f"{rows} lines", found=f"{len(stops)} lines",
-                      remedy=f"rebuild the {field} file, or remove it")  # fmt: skip
+        raise Corrupt(
+            f"the {field} do not match the rows",
+            path=source.label,
+            field=field,
+            expected=f"{rows} lines",
+            found=f"{len(stops)} lines",
+            remedy=f"rebuild the {field} file, or remove it",
+        )
     starts = np.concatenate([np.zeros(1, np.int64), stops[:-1] + 1]) if len(stops) else stops
     strings = Strings(data, starts, stops, label=source.label)
     if source.suffix != ".jsonl":
@@ -209,9 +214,13 @@ def _read_ids(source: Source, rows: int) -> Column | Strings:
     data_offset = source.size - rows * 8
     head = source.read_at(0, max(0, min(data_offset, 4096)))
     if not head.startswith(b"\x93NUMPY") or b"'<i8'" not in head or f"({rows},)".encode() not in head:
-        raise FormatError("the ids do not match the rows", path=source.label, field="ids",
-                          expected=f"a one-dimensional int64 npy of {rows} rows",
-                          remedy="remove the ids file")  # fmt: skip
+        raise FormatError(
+            "the ids do not match the rows",
+            path=source.label,
+            field="ids",
+            expected=f"a one-dimensional int64 npy of {rows} rows",
+            remedy="remove the ids file",
+        )
     extent = Extent(0, rows, data_offset, rows * 8, Raw(np.dtype("<i8")))
     return FileColumn("ids", source, [extent] if rows else [], row_shape=(), encoding="raw", dtype=np.dtype("<i8"))
 

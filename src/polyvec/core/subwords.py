@@ -113,9 +113,15 @@ class FloretIndexer(_Single):
 
     def lookup(self, words: Table) -> Rows:
         return kernels.floret_indices(
-            words, min_n=self.min_n, max_n=self.max_n, buckets=self.buckets, hashes=self.hashes, seed=self.seed,
-            bow=self.bow, eow=self.eow,
-        )  # fmt: skip
+            words,
+            min_n=self.min_n,
+            max_n=self.max_n,
+            buckets=self.buckets,
+            hashes=self.hashes,
+            seed=self.seed,
+            bow=self.bow,
+            eow=self.eow,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

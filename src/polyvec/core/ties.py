@@ -112,8 +112,14 @@ def check_file(source: Source, tie: Tie) -> None:
         f"remove {source.name + TIE} alone"
     )
     if source.size != tie.size:
-        raise Corrupt(f"the file is not the one that {named} was written with", path=source.label, field="sidecars",
-                      expected=f"{tie.size} bytes", found=f"{source.size} bytes", remedy=remedy)  # fmt: skip
+        raise Corrupt(
+            f"the file is not the one that {named} was written with",
+            path=source.label,
+            field="sidecars",
+            expected=f"{tie.size} bytes",
+            found=f"{source.size} bytes",
+            remedy=remedy,
+        )
     if fingerprint(source.read_at, source.size) != tie.fingerprint:
         raise Corrupt(
             f"the file is not the one that {named} was written with: it is as long, and its bytes differ",

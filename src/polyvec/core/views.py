@@ -94,8 +94,9 @@ class RangeColumn(Column):
         if not isinstance(self._column, FileColumn):
             return None
         extents = tuple(self._column.extents(self._start, self._start + self.rows))
-        part = FileColumn(self.name, self._column.source, extents,
-                          row_shape=self.row_shape, encoding=self.encoding, dtype=self.dtype)  # fmt: skip
+        part = FileColumn(
+            self.name, self._column.source, extents, row_shape=self.row_shape, encoding=self.encoding, dtype=self.dtype
+        )
         return part.segments(codec)
 
 

@@ -88,9 +88,13 @@ class Strings:
             if self.lossy:
                 return data.decode("utf-8", "replace")
             raise Corrupt(
-                "a string is not valid UTF-8", path=self.label, field=f"string {row}", expected="UTF-8",
-                found=f"byte 0x{data[error.start]:02x}", remedy="open with lossy=True to replace it",
-            ) from None  # fmt: skip
+                "a string is not valid UTF-8",
+                path=self.label,
+                field=f"string {row}",
+                expected="UTF-8",
+                found=f"byte 0x{data[error.start]:02x}",
+                remedy="open with lossy=True to replace it",
+            ) from None
 
     def view(self, rows: Sequence[int] | range | NDArray[Any]) -> Strings:
         """The strings of some rows, by a range, indices or a mask; the bytes are shared. IndexError beyond the last."""

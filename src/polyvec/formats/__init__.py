@@ -136,21 +136,26 @@ def detect(source: Source, format: str | None = None) -> Detection:
             names = ", ".join(m.variant or f.name for f, m in level)
             example = level[0][1].variant or level[0][0].name
             raise AmbiguousFormat(
-                f"the file fits several formats: {names}", path=source.label, found=f"{source.size} bytes",
+                f"the file fits several formats: {names}",
+                path=source.label,
+                found=f"{source.size} bytes",
                 remedy=f"say which with --from (format=), for example --from {example}",
-            )  # fmt: skip
+            )
         if level and confidence == Confidence.SUFFIX and other is not None and other.remedy:
             raise refused(source, other)
         if level:
             others = tuple(pair for pair in found if pair is not level[0])
             return Detection(level[0][0], level[0][1], others)
     raise UnknownFormat(
-        "no format recognises this file", path=source.label, offset=0,
+        "no format recognises this file",
+        path=source.label,
+        offset=0,
         expected="one of " + ", ".join(f.name for f in all_formats()),
         found=f"{source.size} bytes starting {_shown(source)}",
-        remedy=other.remedy if other is not None and other.remedy else
-        "say what it is with --from (format=), or convert it to npy first" + near(source.suffix, _suffixes()),
-    )  # fmt: skip
+        remedy=other.remedy
+        if other is not None and other.remedy
+        else "say what it is with --from (format=), or convert it to npy first" + near(source.suffix, _suffixes()),
+    )
 
 
 def foreign(source: Source) -> Foreign | None:
@@ -167,8 +172,14 @@ def refuse_foreign(source: Source) -> None:
 
 def refused(source: Source, found: Foreign) -> UnknownFormat:
     """The error for a file that holds no embeddings."""
-    return UnknownFormat(f"this is {found.kind}, not an embedding file", path=source.label, offset=0,
-                         expected="an embedding file", found=f"{source.size} bytes", remedy=found.remedy or None)  # fmt: skip
+    return UnknownFormat(
+        f"this is {found.kind}, not an embedding file",
+        path=source.label,
+        offset=0,
+        expected="an embedding file",
+        found=f"{source.size} bytes",
+        remedy=found.remedy or None,
+    )
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -183,9 +194,14 @@ def _shown(source: Source) -> str:
 
 
 def open(
-    where: str | os.PathLike[str] | bytes | Source, *, format: str | None = None, lenient: bool = False,
-    sidecars: bool = True, offered: Mapping[str, Any] | None = None, **own: Any,
-) -> Collection:  # fmt: skip
+    where: str | os.PathLike[str] | bytes | Source,
+    *,
+    format: str | None = None,
+    lenient: bool = False,
+    sidecars: bool = True,
+    offered: Mapping[str, Any] | None = None,
+    **own: Any,
+) -> Collection:
     """Open an embedding file of any format, or a glob of shards, as one lazy `Collection`.
 
     ``format`` forces a format or variant (``"fbin"``); ``lenient`` takes the whole rows of a file whose end is
@@ -201,9 +217,13 @@ def open(
 
 
 def _open(
-    source: Source, format: str | None, lenient: bool, sidecars: bool, own: dict[str, Any],
+    source: Source,
+    format: str | None,
+    lenient: bool,
+    sidecars: bool,
+    own: dict[str, Any],
     offered: Mapping[str, Any] | None,
-) -> Collection:  # fmt: skip
+) -> Collection:
     """A collection over a source; `Replaced` where the path names another file by the time all parts are open."""
     collection: Collection | None = None
     try:
@@ -244,9 +264,7 @@ def _refuse_replaced(source: Source) -> None:
 
 def _replaced(source: Source) -> Replaced:
     return Replaced(
-        "the file was replaced while it was opened",
-        path=source.label,
-        remedy="open it again when its writer is done",
+        "the file was replaced while it was opened", path=source.label, remedy="open it again when its writer is done"
     )
 
 
@@ -295,8 +313,11 @@ def _open_shards(pattern: str, **options: Any) -> Collection:
             except InputError:
                 found = []
             if found != list(shards.paths):
-                raise Replaced("shards were added or removed while they were opened", path=pattern,
-                               remedy="open them again when their writer is done")  # fmt: skip
+                raise Replaced(
+                    "shards were added or removed while they were opened",
+                    path=pattern,
+                    remedy="open them again when their writer is done",
+                )
 
         for problem in shards.problems:
             warnings.warn(problem, FormatWarning, stacklevel=5)

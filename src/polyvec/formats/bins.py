@@ -45,9 +45,16 @@ MAX_U32 = 2**32 - 1
 MAX_SWAPPED_DIM, MAX_SWAPPED_ROWS = 1 << 16, 1 << 30  # what is taken for counts where only the order can be wrong
 
 TYPES = {
-    "fbin": "<f4", "ibin": "<i4", "i32bin": "<i4", "u32bin": "<u4", "u8bin": "|u1", "i8bin": "|i1",
-    "f16bin": "<f2", "hbin": "<f2", "dbin": "<f8",
-}  # fmt: skip
+    "fbin": "<f4",
+    "ibin": "<i4",
+    "i32bin": "<i4",
+    "u32bin": "<u4",
+    "u8bin": "|u1",
+    "i8bin": "|i1",
+    "f16bin": "<f2",
+    "hbin": "<f2",
+    "dbin": "<f8",
+}
 _ENCODINGS = {"raw": None, "float16": "f16bin"}
 
 
@@ -77,8 +84,11 @@ class Bins(Format):
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         kind = variant or source.suffix.lstrip(".")
         if kind not in TYPES:
-            raise Unsupported("the element type is not known", expected=f"one of {', '.join(TYPES)}",
-                              remedy="say which with --from, for example --from fbin")  # fmt: skip
+            raise Unsupported(
+                "the element type is not known",
+                expected=f"one of {', '.join(TYPES)}",
+                remedy="say which with --from, for example --from fbin",
+            )
         dtype = np.dtype(TYPES[kind])
         name = "ids" if kind == "ibin" else "vectors"
         header, n, d = read_header(source, dtype)
@@ -107,10 +117,12 @@ class Bins(Format):
             if not lenient:
                 raise Truncated(
                     f"the header promises {n} rows of {d} {dtype.name} values, but the file is shorter",
-                    offset=source.size, field="n, d", expected=f"{header.size + expected} bytes",
+                    offset=source.size,
+                    field="n, d",
+                    expected=f"{header.size + expected} bytes",
                     found=f"{source.size} bytes",
                     remedy="fetch the file again, or take the whole rows that exist with --lenient (lenient=True)",
-                )  # fmt: skip
+                )
             whole = rows_there(n, d * dtype.itemsize, there)
             notes.append(f"the file is cut short: {whole} of {n} rows exist and are read")
             n = whole
@@ -178,9 +190,14 @@ class Bins(Format):
 def read_header(source: Source, dtype: np.dtype[Any]) -> tuple[Record, int, int]:
     """The header that fits the file's size (the 8-byte one first), with n and d; the 8-byte one where neither does."""
     if source.size < HEADER.size:
-        raise Truncated("the file is too short for a header", offset=0, field="header",
-                        expected=f"{HEADER.size} bytes", found=f"{source.size} bytes",
-                        remedy="fetch the file again")  # fmt: skip
+        raise Truncated(
+            "the file is too short for a header",
+            offset=0,
+            field="header",
+            expected=f"{HEADER.size} bytes",
+            found=f"{source.size} bytes",
+            remedy="fetch the file again",
+        )
     fit = _fit(source.read_at(0, WIDE_HEADER.size), source.size, dtype)
     if fit is not None:
         return fit

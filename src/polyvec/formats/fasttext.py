@@ -54,9 +54,21 @@ LOSSES = ("HierarchicalSoftmax", "NegativeSampling", "Softmax")
 MODELS = ("CBOW", "SkipGram", "Supervised")
 ENTRY = 9  # count and type, after a word's zero
 # Metadata as finalfusion's tools name it, and where it stands in the arguments.
-KEYS = {"dims": "dim", "window_size": "ws", "epoch": "epoch", "min_count": "min_count", "ns": "neg",
-        "word_ngrams": "word_ngrams", "loss": "loss", "model": "model", "buckets": "bucket", "min_n": "minn",
-        "max_n": "maxn", "lr_update_rate": "lr_update_rate", "sampling_threshold": "t"}  # fmt: skip
+KEYS = {
+    "dims": "dim",
+    "window_size": "ws",
+    "epoch": "epoch",
+    "min_count": "min_count",
+    "ns": "neg",
+    "word_ngrams": "word_ngrams",
+    "loss": "loss",
+    "model": "model",
+    "buckets": "bucket",
+    "min_n": "minn",
+    "max_n": "maxn",
+    "lr_update_rate": "lr_update_rate",
+    "sampling_threshold": "t",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +137,10 @@ class FastText(Format):
         collection = keep_lengths(collection, own, "fastText")
         others = [n for n in collection.columns if n != collection.main and n not in ("norms", "subwords")]
         if others:
-            raise LossyConversion(f"fastText holds word rows, subword rows and norms, and the source also has "
-                                  f"{', '.join(others)}; choose one column with --column (column=)")  # fmt: skip
+            raise LossyConversion(
+                f"fastText holds word rows, subword rows and norms, and the source also has "
+                f"{', '.join(others)}; choose one column with --column (column=)"
+            )
         subwords = collection.vocab.subwords if collection.vocab is not None else None
         if not isinstance(subwords, FastTextIndexer):
             kind = subwords.kind if subwords is not None else "no"
@@ -235,13 +249,21 @@ def read_model(source: Source) -> Model:
             continue
         if _plausible(args, counts, source.size):
             if args.get("mode", 1) != 1:
-                raise Unsupported("floret's table in a fastText model is not read", offset=8, field="mode",
-                                  remedy="save it as .floret with floret's save_floret_vectors")  # fmt: skip
+                raise Unsupported(
+                    "floret's table in a fastText model is not read",
+                    offset=8,
+                    field="mode",
+                    remedy="save it as .floret with floret's save_floret_vectors",
+                )
             return _read_dictionary(source, cursor, args, counts)
     if problem is not None and source.size < 8 + PLAIN.size + COUNTS.size:
         raise problem
-    raise Corrupt("the arguments and the dictionary's counts contradict each other", offset=8, field="args, dictionary",
-                  expected="a dimension, buckets, and size = nwords + nlabels that the file can hold")  # fmt: skip
+    raise Corrupt(
+        "the arguments and the dictionary's counts contradict each other",
+        offset=8,
+        field="args, dictionary",
+        expected="a dimension, buckets, and size = nwords + nlabels that the file can hold",
+    )
 
 
 def _plausible(args: Mapping[str, Any], counts: Mapping[str, int], size: int) -> bool:
@@ -254,35 +276,60 @@ def _plausible(args: Mapping[str, Any], counts: Mapping[str, int], size: int) ->
 
 def _read_dictionary(source: Source, cursor: Cursor, args: dict[str, Any], counts: dict[str, int]) -> Model:
     if counts["pruneidx_size"] > 0:
-        raise Unsupported("a pruned dictionary is not read", offset=cursor.offset - 8, field="pruneidx_size",
-                          expected="-1 or 0", found=counts["pruneidx_size"])  # fmt: skip
+        raise Unsupported(
+            "a pruned dictionary is not read",
+            offset=cursor.offset - 8,
+            field="pruneidx_size",
+            expected="-1 or 0",
+            found=counts["pruneidx_size"],
+        )
     if args["minn"] and not args["minn"] <= args["maxn"] <= MAX_N:
-        raise Corrupt("the n-gram lengths are not a range", offset=8, field="minn, maxn",
-                      expected=f"minn <= maxn <= {MAX_N}", found=f"{args['minn']}, {args['maxn']}")  # fmt: skip
+        raise Corrupt(
+            "the n-gram lengths are not a range",
+            offset=8,
+            field="minn, maxn",
+            expected=f"minn <= maxn <= {MAX_N}",
+            found=f"{args['minn']}, {args['maxn']}",
+        )
     data = source.view(0, source.size)
     start = cursor.offset
     walk = tables.scan(
         data, start=start, stop=source.size, count=counts["size"], delimiter=0, gap=ENTRY, newlines=False
     )
     if len(walk.strings) < counts["size"]:
-        raise Truncated(f"word {len(walk.strings)} of {counts['size']} is not whole", offset=walk.end,
-                        field=f"word {len(walk.strings)}")  # fmt: skip
+        raise Truncated(
+            f"word {len(walk.strings)} of {counts['size']} is not whole",
+            offset=walk.end,
+            field=f"word {len(walk.strings)}",
+        )
     kinds = data[walk.strings.stops + ENTRY] if counts["size"] else np.empty(0, np.uint8)
     if not np.array_equal(kinds != 0, np.arange(counts["size"]) >= counts["nwords"]):
-        raise Corrupt("words and labels are not as many as promised", offset=start, field="dictionary.type",
-                      expected=f"{counts['nwords']} words, then {counts['nlabels']} labels")  # fmt: skip
+        raise Corrupt(
+            "words and labels are not as many as promised",
+            offset=start,
+            field="dictionary.type",
+            expected=f"{counts['nwords']} words, then {counts['nlabels']} labels",
+        )
     notes = [f"{counts['nlabels']} labels of a classifier are left out"] if counts["nlabels"] else []
     cursor.offset = walk.end
     place = cursor.offset
     matrix = cursor.read(MATRIX)
     if matrix["quantized"]:
-        raise Unsupported("a quantized fastText model (.ftz) is not read", offset=place, field="quantized",
-                          remedy="use the .bin it was made from")  # fmt: skip
+        raise Unsupported(
+            "a quantized fastText model (.ftz) is not read",
+            offset=place,
+            field="quantized",
+            remedy="use the .bin it was made from",
+        )
     rows, dim = matrix["rows"], matrix["cols"]
     if dim != args["dim"] or rows != counts["nwords"] + args["bucket"]:
-        raise Corrupt("the matrix does not have a row for each word and bucket", offset=place + 1,
-                      field="matrix.rows, cols", expected=f"{counts['nwords'] + args['bucket']} x {args['dim']}",
-                      found=f"{rows} x {dim}")  # fmt: skip
+        raise Corrupt(
+            "the matrix does not have a row for each word and bucket",
+            offset=place + 1,
+            field="matrix.rows, cols",
+            expected=f"{counts['nwords'] + args['bucket']} x {args['dim']}",
+            found=f"{rows} x {dim}",
+        )
     cursor.require(rows * dim * 4, "matrix.data")
     return Model(args, walk.strings.slice(0, counts["nwords"]), rows, dim, cursor.offset, tuple(notes))
 

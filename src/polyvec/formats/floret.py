@@ -51,15 +51,24 @@ class Floret(Format):
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         buckets, dim, indexer, start = read_header(source)
         if buckets > (source.size - start) // (2 * dim + 1):
-            raise Truncated(f"the file is too short for {buckets} rows of {dim} values", offset=start, field="buckets",
-                            expected=f"at least {buckets * (2 * dim + 1)} bytes",
-                            found=f"{source.size - start} bytes")  # fmt: skip
+            raise Truncated(
+                f"the file is too short for {buckets} rows of {dim} values",
+                offset=start,
+                field="buckets",
+                expected=f"at least {buckets * (2 * dim + 1)} bytes",
+                found=f"{source.size - start} bytes",
+            )
         data = source.view(0, source.size)
         lines = tables.scan_text(data, start=start, stop=source.size, count=buckets, dim=dim)
         found = len(lines.strings)
         if lines.fields >= 0:
-            raise Corrupt(f"row {found} has too few fields", offset=lines.end, field=f"row {found}",
-                          expected=f"an index and {dim} numbers", found=f"{lines.fields} fields")  # fmt: skip
+            raise Corrupt(
+                f"row {found} has too few fields",
+                offset=lines.end,
+                field=f"row {found}",
+                expected=f"an index and {dim} numbers",
+                found=f"{lines.fields} fields",
+            )
         if found < buckets:
             raise Truncated(f"row {found} of {buckets} is missing", offset=lines.end, field=f"row {found}")
         _check_indices(lines.strings)
@@ -69,8 +78,12 @@ class Floret(Format):
             bad = tables.parse_rows(data, stop=source.size, numbers=lines.numbers[first:last], out=out)
             if bad >= 0:
                 row = first + bad // dim
-                raise Corrupt(f"value {bad % dim} of row {row} is not a number", path=source.label,
-                              offset=int(lines.numbers[row]), field=f"row {row}")  # fmt: skip
+                raise Corrupt(
+                    f"value {bad % dim} of row {row} is not a number",
+                    path=source.label,
+                    offset=int(lines.numbers[row]),
+                    field=f"row {row}",
+                )
             return out
 
         columns = {
@@ -118,8 +131,13 @@ def read_header(source: Source) -> tuple[int, int, FloretIndexer, int]:
     head = source.read_at(0, 512)
     found = HEADER.match(head)
     if found is None:
-        raise Corrupt("the first line is not floret's", offset=0, field="header",
-                      expected="buckets dim minn maxn n_hashes seed bow eow", found=repr(head[:60]))  # fmt: skip
+        raise Corrupt(
+            "the first line is not floret's",
+            offset=0,
+            field="header",
+            expected="buckets dim minn maxn n_hashes seed bow eow",
+            found=repr(head[:60]),
+        )
     buckets, dim, min_n, max_n, hashes, seed = (int(found[i]) for i in range(1, 7))
     valid = dim >= 1 and buckets >= 1 and 1 <= min_n <= max_n <= MAX_N and 1 <= hashes <= 4 and seed < 2**32
     try:
@@ -127,9 +145,13 @@ def read_header(source: Source) -> tuple[int, int, FloretIndexer, int]:
     except UnicodeDecodeError:
         valid = False
     if not valid:
-        raise Corrupt("the first line holds values that floret does not have", offset=0, field="header",
-                      expected=f"1 <= minn <= maxn <= {MAX_N}, 1 to 4 hashes, UTF-8",
-                      found=repr(head[: found.end()]))  # fmt: skip
+        raise Corrupt(
+            "the first line holds values that floret does not have",
+            offset=0,
+            field="header",
+            expected=f"1 <= minn <= maxn <= {MAX_N}, 1 to 4 hashes, UTF-8",
+            found=repr(head[: found.end()]),
+        )
     return buckets, dim, FloretIndexer(min_n, max_n, buckets, hashes, seed, bow, eow), found.end()
 
 
@@ -140,8 +162,13 @@ def _check_indices(names: tables.Table) -> None:
         same = np.array_equal(piece.stops - piece.starts, wanted.stops - wanted.starts)
         if not same or not np.array_equal(tables.join(piece), wanted.data):
             row = next(i for i in range(len(piece)) if piece[i] != wanted[i])
-            raise Corrupt("rows are not numbered from 0 on", offset=int(piece.starts[row]), field=f"row {start + row}",
-                          expected=start + row, found=repr(piece[row][:20]))  # fmt: skip
+            raise Corrupt(
+                "rows are not numbered from 0 on",
+                offset=int(piece.starts[row]),
+                field=f"row {start + row}",
+                expected=start + row,
+                found=repr(piece[row][:20]),
+            )
 
 
 FORMAT = Floret()

@@ -30,15 +30,7 @@ from polyvec.codecs.stream import write_rows
 from polyvec.core.blocks import Array, Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
-from polyvec.core.errors import (
-    Corrupt,
-    FormatError,
-    InputError,
-    MissingExtra,
-    PolyvecError,
-    Truncated,
-    Unsupported,
-)
+from polyvec.core.errors import Corrupt, FormatError, InputError, MissingExtra, PolyvecError, Truncated, Unsupported
 from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
@@ -127,8 +119,9 @@ class Hdf5(Format):
         with self.open(source) as collection:
             found = [
                 Span(e.offset, e.size, name, f"{'x'.join(map(str, c.shape))} {c.dtype}")
-                for name, c in collection.columns.items() for e in c.extents()
-            ]  # fmt: skip
+                for name, c in collection.columns.items()
+                for e in c.extents()
+            ]
         spans, at = [], 0
         for span in sorted(found, key=lambda s: s.offset):
             if span.offset > at:
@@ -204,8 +197,11 @@ def _wrapped(source: Source) -> Iterator[None]:
         raise Corrupt("the file asks for more memory than there is", path=source.label) from None
     except Exception as error:  # h5py maps the library's errors to many Python types
         words = " ".join(str(error).split())[:200] or type(error).__name__
-        raise Corrupt(f"the HDF5 library cannot read it: {words}", path=source.label,
-                      remedy="fetch the file again, or check it with h5dump") from None  # fmt: skip
+        raise Corrupt(
+            f"the HDF5 library cannot read it: {words}",
+            path=source.label,
+            remedy="fetch the file again, or check it with h5dump",
+        ) from None
 
 
 def _open(source: Source) -> Any:
@@ -246,8 +242,12 @@ def _collect(source: Source, file: Any, wanted: str | None) -> Collection:
         flat = [named, *flat]  # single values are rows where the writer says so
     if not flat:
         shown = ", ".join(f"{n} {getattr(d, 'shape', None)} {d.dtype}" for n, d in list(datasets.items())[:8])
-        raise Unsupported("no dataset of numbers has two dimensions", path=source.label, expected="rows of vectors",
-                          found=shown or "no dataset at all")  # fmt: skip
+        raise Unsupported(
+            "no dataset of numbers has two dimensions",
+            path=source.label,
+            expected="rows of vectors",
+            found=shown or "no dataset at all",
+        )
     if wanted is not None and wanted not in columns:
         raise InputError(f"{source.label}: no dataset {wanted!r}; there are {', '.join(columns)}")
     main = wanted or next((n for n in (named, *MAIN) if n in flat), flat[0])
@@ -269,16 +269,27 @@ def _column(source: Source, name: str, dataset: Any, notes: list[str]) -> Column
     expected = prod(shape) * dtype.itemsize
     there = dataset.id.get_storage_size()
     if expected > MAX_RATIO * there + FREE_BYTES:
-        raise Corrupt("a dataset promises more than its bytes can hold", path=source.label, field=name,
-                      expected=f"{expected} bytes", found=f"{there} bytes stored")  # fmt: skip
+        raise Corrupt(
+            "a dataset promises more than its bytes can hold",
+            path=source.label,
+            field=name,
+            expected=f"{expected} bytes",
+            found=f"{there} bytes stored",
+        )
     swapped = dtype.byteorder == ">"
     contiguous = dataset.id.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
     offset = dataset.id.get_offset() if contiguous else None
     if offset is not None and not swapped and there >= expected:
         if offset + expected > source.size:
-            raise Truncated(f"dataset {name!r} lies beyond the end of the file", path=source.label, offset=offset,
-                            field=name, expected=f"{expected} bytes", found=f"{max(0, source.size - offset)} bytes",
-                            remedy="fetch the file again")  # fmt: skip
+            raise Truncated(
+                f"dataset {name!r} lies beyond the end of the file",
+                path=source.label,
+                offset=offset,
+                field=name,
+                expected=f"{expected} bytes",
+                found=f"{max(0, source.size - offset)} bytes",
+                remedy="fetch the file again",
+            )
         extent = Extent(0, shape[0], offset, expected, Raw(dtype))
         return FileColumn(name, source, [extent], row_shape=shape[1:], encoding="raw")
     if swapped:
@@ -327,12 +338,14 @@ def _allocate(h5py: Any, file: Any, name: str, shape: tuple[int, ...], dtype: np
     return offset
 
 
-def _write_chunked(file: Any, name: str, column: Column, codec: Codec, stored: np.dtype[Any], compression: str,
-                   options: WriteOptions) -> None:  # fmt: skip
+def _write_chunked(
+    file: Any, name: str, column: Column, codec: Codec, stored: np.dtype[Any], compression: str, options: WriteOptions
+) -> None:
     """Compressed rows: in chunks of about 1 MB, by the library."""
     rows = max(1, min(column.rows, (1 << 20) // max(1, stored.itemsize * prod(column.row_shape))))
-    dataset = file.create_dataset(name, column.shape, stored, chunks=(rows, *column.row_shape), compression=compression,
-                                  track_times=False)  # fmt: skip
+    dataset = file.create_dataset(
+        name, column.shape, stored, chunks=(rows, *column.row_shape), compression=compression, track_times=False
+    )
     step = rows * max(1, (8 << 20) // (rows * max(1, stored.itemsize * prod(column.row_shape))))
     for block in column.blocks(step, reuse=True):
         dataset[block.start : block.start + block.rows] = transcode(block, codec).parts["codes"]

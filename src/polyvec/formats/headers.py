@@ -33,9 +33,12 @@ def refuse_other_width(
     if found not in (width, *but):
         raise Corrupt(
             f"the file is exactly {rows} rows of {found} values and its header says {width}: one of its counts is damaged",
-            offset=offset, field=field, expected=found, found=width,
+            offset=offset,
+            field=field,
+            expected=found,
+            found=width,
             remedy="fetch the file again, or repair the header; no shape is guessed",
-        )  # fmt: skip
+        )
 
 
 def rows_there(rows: int, row_bytes: int, there: int) -> int:
@@ -43,16 +46,24 @@ def rows_there(rows: int, row_bytes: int, there: int) -> int:
     whole = there // row_bytes if row_bytes else 0
     if rows and not whole:
         raise Truncated(
-            "not one whole row exists", expected=f"{row_bytes} bytes a row", found=f"{max(0, there)} bytes",
+            "not one whole row exists",
+            expected=f"{row_bytes} bytes a row",
+            found=f"{max(0, there)} bytes",
             remedy="fetch the file again",
-        )  # fmt: skip
+        )
     return min(rows, whole)
 
 
 def refuse_swapped(shape: str, offset: int = 0, field: str = "header") -> FormatError:
     """The error for a header that fits the size in the other byte order; ``shape`` is what it then says."""
-    return Corrupt(SWAPPED, offset=offset, field=field, expected="little-endian counts",
-                   found=f"counts that fit only when swapped: {shape}", remedy=LENIENT)  # fmt: skip
+    return Corrupt(
+        SWAPPED,
+        offset=offset,
+        field=field,
+        expected="little-endian counts",
+        found=f"counts that fit only when swapped: {shape}",
+        remedy=LENIENT,
+    )
 
 
 def values_swapped(source: Source, offset: int, dtype: np.dtype[Any], skip: int = 0) -> bool:

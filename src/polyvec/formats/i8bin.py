@@ -133,9 +133,11 @@ class I8bin(Format):
             yield from (Finding("warning", note, field="shape") for note in collection.notes)
             if not self.said and not _described(source):
                 yield Finding(
-                    "note", f"no description beside the file tells its dimension: {DIM} by the document, and the rows' "
-                    "lengths agree", field="shape",
-                )  # fmt: skip
+                    "note",
+                    f"no description beside the file tells its dimension: {DIM} by the document, and the rows' "
+                    "lengths agree",
+                    field="shape",
+                )
             for codes, start in _code_blocks(source, collection.rows, collection.dim):
                 for flaw in bad_rows(codes, start=start):
                     flawed += 1
@@ -251,9 +253,10 @@ def _document_dim(source: Source) -> int:
     why = "whose rows are of unit length" if likely else "by the size alone"
     raise AmbiguousFormat(
         f"nothing beside the file tells its dimension, and rows of {DIM} values, the document's, are not of unit length",
-        field="shape", found=f"{source.size} bytes: {known} fit, {why}" if known else f"{source.size} bytes",
+        field="shape",
+        found=f"{source.size} bytes: {known} fit, {why}" if known else f"{source.size} bytes",
         remedy=f"say it: info, verify and convert take --dim {example} (in Python dim={example})",
-    )  # fmt: skip
+    )
 
 
 def _unit_rows(head: bytes, dim: int) -> bool:
@@ -268,10 +271,13 @@ def _whole_rows(source: Source, dim: int, lenient: bool) -> tuple[int, int]:
     rows, rest = divmod(source.size, dim)
     if rest and not lenient:
         raise Truncated(
-            f"the file is not a whole number of {dim}-dimensional rows", offset=rows * dim, field="codes",
-            expected=f"a multiple of {dim} bytes", found=f"{source.size} bytes",
+            f"the file is not a whole number of {dim}-dimensional rows",
+            offset=rows * dim,
+            field="codes",
+            expected=f"a multiple of {dim} bytes",
+            found=f"{source.size} bytes",
             remedy="fetch the file again, or say another dimension: info, verify and convert take --dim (dim=)",
-        )  # fmt: skip
+        )
     return rows, dim
 
 

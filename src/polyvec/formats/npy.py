@@ -63,10 +63,13 @@ class Npy(Format):
         if there < expected:
             if not lenient or header.fortran:
                 raise Truncated(
-                    f"the header promises an array of shape {shape}, but the file is shorter", offset=source.size,
-                    field="shape", expected=f"{header.data + expected} bytes", found=f"{source.size} bytes",
+                    f"the header promises an array of shape {shape}, but the file is shorter",
+                    offset=source.size,
+                    field="shape",
+                    expected=f"{header.data + expected} bytes",
+                    found=f"{source.size} bytes",
                     remedy="fetch the file again, or take the whole rows that exist with --lenient (lenient=True)",
-                )  # fmt: skip
+                )
             shape = (rows_there(shape[0], width * header.dtype.itemsize, there), *shape[1:])
             notes.append(f"the file is cut short: {shape[0]} of {header.shape[0]} rows exist and are read")
         elif there > expected:
@@ -122,8 +125,16 @@ class Npy(Format):
 class _Header:
     """A parsed header: ``text`` and ``data`` are offsets."""
 
-    def __init__(self, version: tuple[int, int], text: int, data: int, words: str, dtype: np.dtype[Any],
-                 fortran: bool, shape: tuple[int, ...]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        version: tuple[int, int],
+        text: int,
+        data: int,
+        words: str,
+        dtype: np.dtype[Any],
+        fortran: bool,
+        shape: tuple[int, ...],
+    ) -> None:
         self.version, self.text, self.data, self.words = version, text, data, words
         self.dtype, self.fortran, self.shape = dtype, fortran, shape
 
@@ -135,14 +146,24 @@ def read_header(source: Source) -> _Header:
         raise Corrupt("not an npy file", offset=0, field="magic", expected=repr(MAGIC), found=repr(prelude["magic"]))
     version = (prelude["major"], prelude["minor"])
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise Unsupported("unknown npy version", offset=6, field="version", expected="1.0, 2.0 or 3.0",
-                          found=f"{version[0]}.{version[1]}")  # fmt: skip
+        raise Unsupported(
+            "unknown npy version",
+            offset=6,
+            field="version",
+            expected="1.0, 2.0 or 3.0",
+            found=f"{version[0]}.{version[1]}",
+        )
     width = 2 if version == (1, 0) else 4
     length = int.from_bytes(take(source, 8, width, "header length"), "little")
     text = 8 + width
     if length > MAX_HEADER:
-        raise Corrupt("the header is too long to be one", offset=8, field="header length",
-                      expected=f"at most {MAX_HEADER}", found=length)  # fmt: skip
+        raise Corrupt(
+            "the header is too long to be one",
+            offset=8,
+            field="header length",
+            expected=f"at most {MAX_HEADER}",
+            found=length,
+        )
     raw = take(source, text, length, "header")
     try:
         words = raw.decode("utf-8" if version == (3, 0) else "latin-1")
@@ -150,16 +171,29 @@ def read_header(source: Source) -> _Header:
     except (ValueError, SyntaxError, MemoryError, RecursionError, UnicodeDecodeError):
         raise Corrupt("the header is not a dict literal", offset=text, field="header") from None
     if not isinstance(value, dict) or set(value) != {"descr", "fortran_order", "shape"}:
-        raise Corrupt("the header has the wrong keys", offset=text, field="header",
-                      expected="descr, fortran_order, shape")  # fmt: skip
-    return _Header(version, text, text + length, words.strip(), _dtype(value["descr"], text),
-                   _flag(value["fortran_order"], text), _shape(value["shape"], text))  # fmt: skip
+        raise Corrupt(
+            "the header has the wrong keys", offset=text, field="header", expected="descr, fortran_order, shape"
+        )
+    return _Header(
+        version,
+        text,
+        text + length,
+        words.strip(),
+        _dtype(value["descr"], text),
+        _flag(value["fortran_order"], text),
+        _shape(value["shape"], text),
+    )
 
 
 def _dtype(descr: Any, offset: int) -> np.dtype[Any]:
     if isinstance(descr, str) and "O" in descr:
-        raise Unsupported("the array holds Python objects, which are pickles and are never read", offset=offset,
-                          field="descr", found=descr, remedy="save it again with a numeric dtype")  # fmt: skip
+        raise Unsupported(
+            "the array holds Python objects, which are pickles and are never read",
+            offset=offset,
+            field="descr",
+            found=descr,
+            remedy="save it again with a numeric dtype",
+        )
     if descr in ("bfloat16", "<V2", "|V2"):
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
@@ -168,8 +202,13 @@ def _dtype(descr: Any, offset: int) -> np.dtype[Any]:
     except (TypeError, ValueError, SyntaxError, OverflowError):
         dtype = None
     if dtype is None or dtype.kind not in "fiub" or dtype.itemsize > 8 or dtype.shape:
-        raise Unsupported("the array does not hold plain numbers", offset=offset, field="descr",
-                          expected="floats or integers of up to 8 bytes", found=str(descr)[:60])  # fmt: skip
+        raise Unsupported(
+            "the array does not hold plain numbers",
+            offset=offset,
+            field="descr",
+            expected="floats or integers of up to 8 bytes",
+            found=str(descr)[:60],
+        )
     return dtype
 
 
@@ -182,11 +221,21 @@ def _flag(value: Any, offset: int) -> bool:
 def _shape(value: Any, offset: int) -> tuple[int, ...]:
     plain = isinstance(value, tuple) and all(type(n) is int and 0 <= n < 2**63 for n in value)
     if not plain or len(value) > MAX_DIMENSIONS or not value or prod(value) >= 2**63:
-        raise Corrupt("the shape is not one", offset=offset, field="shape",
-                      expected="a tuple of one or more counts", found=str(value)[:60])  # fmt: skip
+        raise Corrupt(
+            "the shape is not one",
+            offset=offset,
+            field="shape",
+            expected="a tuple of one or more counts",
+            found=str(value)[:60],
+        )
     if value[0] and not prod(value[1:]):
-        raise Corrupt("rows of no values", offset=offset, field="shape", expected="at least one value a row",
-                      found=str(value)[:60])  # fmt: skip
+        raise Corrupt(
+            "rows of no values",
+            offset=offset,
+            field="shape",
+            expected="at least one value a row",
+            found=str(value)[:60],
+        )
     return tuple(value)
 
 

@@ -37,8 +37,20 @@ from polyvec.formats.headers import swapped_column
 
 MAGIC = b"PK\x03\x04"
 EMPTY = b"PK\x05\x06"
-LOCAL = Record("local header", magic=4, version="u2", flags="u2", method="u2", time="u2", date="u2", crc="u4",
-               packed="u4", size="u4", name="u2", extra="u2")  # fmt: skip
+LOCAL = Record(
+    "local header",
+    magic=4,
+    version="u2",
+    flags="u2",
+    method="u2",
+    time="u2",
+    date="u2",
+    crc="u4",
+    packed="u4",
+    size="u4",
+    name="u2",
+    extra="u2",
+)
 MAX_MEMBERS = 100_000
 MAX_RATIO = 1032  # the most that deflate can do
 HEAD_BYTES = npy.MAX_HEADER + 16
@@ -163,8 +175,14 @@ def _members(source: Source, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     for member, edge in zip(members, edges):
         end = _data_offset(source, member) + member.compress_size
         if end > edge:
-            raise Corrupt("files of the archive overlap", path=source.label, offset=member.header_offset,
-                          field=member.filename, expected=f"an end by byte {edge}", found=f"byte {end}")  # fmt: skip
+            raise Corrupt(
+                "files of the archive overlap",
+                path=source.label,
+                offset=member.header_offset,
+                field=member.filename,
+                expected=f"an end by byte {edge}",
+                found=f"byte {end}",
+            )
     return members
 
 
@@ -191,8 +209,13 @@ def _column(source: Source, archive: zipfile.ZipFile, member: zipfile.ZipInfo, n
         raise Unsupported("the file is encrypted or compressed in a way NumPy does not write", path=source.label)
     start = _data_offset(source, member)
     if stored and member.compress_size != member.file_size:
-        raise Corrupt("a stored file has two sizes", path=source.label, field=name, expected=member.file_size,
-                      found=member.compress_size)  # fmt: skip
+        raise Corrupt(
+            "a stored file has two sizes",
+            path=source.label,
+            field=name,
+            expected=member.file_size,
+            found=member.compress_size,
+        )
     if member.file_size > MAX_RATIO * member.compress_size + 1024:
         raise Corrupt(
             "a file promises more than its bytes can hold",
@@ -206,8 +229,14 @@ def _column(source: Source, archive: zipfile.ZipFile, member: zipfile.ZipInfo, n
         header = npy.read_header(Source(None, data=head, name=source.label))
     size = prod(header.shape) * header.dtype.itemsize
     if header.data + size != member.file_size:
-        raise Corrupt("an array does not fill its file", path=source.label, offset=start, field=name,
-                      expected=f"{header.data + size} bytes", found=f"{member.file_size} bytes")  # fmt: skip
+        raise Corrupt(
+            "an array does not fill its file",
+            path=source.label,
+            offset=start,
+            field=name,
+            expected=f"{header.data + size} bytes",
+            found=f"{member.file_size} bytes",
+        )
     swapped, turned = header.dtype.byteorder == ">", header.fortran and len(header.shape) > 1
     if swapped:
         notes.append(f"array {name!r}: big-endian {header.dtype.name} is converted to little-endian as it is read")
@@ -295,8 +324,13 @@ class InflatedColumn(Column):
             data = self._stream.read(size) if self._at == place else b""
             self._at += len(data)
         if len(data) != size:
-            raise Corrupt("a deflated array is shorter than it says", path=self._source.label, field=self.name,
-                          expected=f"{size} bytes", found=f"{len(data)} bytes")  # fmt: skip
+            raise Corrupt(
+                "a deflated array is shorter than it says",
+                path=self._source.label,
+                field=self.name,
+                expected=f"{size} bytes",
+                found=f"{len(data)} bytes",
+            )
         return data
 
 

@@ -91,10 +91,13 @@ class Parquet(Format):
         rows = group or _group_rows(collection, plan)
         texts = [f.name for f in schema if pa.types.is_string(f.type)]
         writer = pq.ParquetWriter(
-            pa.PythonFile(SinkStream(sink, seekable=False), "w"), schema, compression=compression.upper(),
-            use_dictionary=texts, write_statistics=[n for n in schema.names if n not in plan.columns],
+            pa.PythonFile(SinkStream(sink, seekable=False), "w"),
+            schema,
+            compression=compression.upper(),
+            use_dictionary=texts,
+            write_statistics=[n for n in schema.names if n not in plan.columns],
             data_page_size=1 << 20,
-        )  # fmt: skip
+        )
         try:
             for start in range(0, collection.rows, rows):
                 batches = list(record_batches(collection, plan, schema, first=start, last=start + rows))
@@ -126,8 +129,12 @@ class Parquet(Format):
             if end > at:
                 spans.append(Span(at, end - at, "indexes"))
             table.close()
-            return [*spans, Span(end, footer, "footer"), Span(source.size - 8, 4, "footer length", str(footer)),
-                    Span(source.size - 4, 4, "magic", "PAR1")]  # fmt: skip
+            return [
+                *spans,
+                Span(end, footer, "footer"),
+                Span(source.size - 8, 4, "footer length", str(footer)),
+                Span(source.size - 4, 4, "magic", "PAR1"),
+            ]
 
 
 class ParquetTable(Table):
@@ -153,8 +160,13 @@ class ParquetTable(Table):
             about = self.file.metadata
             self.groups = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
         if any(not 0 <= rows < MAX_ROWS for rows in self.groups) or sum(self.groups) != about.num_rows:
-            raise Corrupt("the row groups do not sum to the rows", path=source.label, field="num_rows",
-                          expected=about.num_rows, found=sum(self.groups))  # fmt: skip
+            raise Corrupt(
+                "the row groups do not sum to the rows",
+                path=source.label,
+                field="num_rows",
+                expected=about.num_rows,
+                found=sum(self.groups),
+            )
 
     def scan(self, names: Sequence[str], group: int, rows: int) -> Iterator[Any]:
         for batch in self.file.iter_batches(

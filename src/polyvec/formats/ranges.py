@@ -109,8 +109,10 @@ class Ranges(Format):
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
         names = set(collection.columns)
         if not {"counts", "ids"} <= names <= set(TYPES) or any(c.row_shape for c in collection.columns.values()):
-            raise InputError("range ground truth needs the columns counts, ids and perhaps distances, one value a row; "
-                             f"found {', '.join(collection.columns)}")  # fmt: skip
+            raise InputError(
+                "range ground truth needs the columns counts, ids and perhaps distances, one value a row; "
+                f"found {', '.join(collection.columns)}"
+            )
         counts, ids = collection["counts"], collection["ids"]
         distances = collection.columns.get("distances")
         if max(counts.rows, ids.rows) > MAX_I32 or (distances is not None and distances.rows != ids.rows):
@@ -163,8 +165,13 @@ def _check_counts(counts: Column, total: int) -> None:
             )
         summed += int(rows.sum(dtype=np.int64))
     if summed != total:
-        raise Corrupt("the counts do not sum to the total", offset=HEADER.offset("total"), field="total",
-                      expected=summed, found=total)  # fmt: skip
+        raise Corrupt(
+            "the counts do not sum to the total",
+            offset=HEADER.offset("total"),
+            field="total",
+            expected=summed,
+            found=total,
+        )
 
 
 def _fit(head: bytes, size: int) -> tuple[int, int, bool | None]:

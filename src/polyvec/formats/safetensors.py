@@ -146,8 +146,13 @@ def read_header(source: Source) -> tuple[list[Tensor], dict[str, str], int]:
     """The tensors in the order of their data, the metadata, and where the data starts; all checked."""
     length = int.from_bytes(take(source, 0, 8, "header length"), "little")
     if length > MAX_HEADER:
-        raise Corrupt("the header is too long to be one", offset=0, field="header length",
-                      expected=f"at most {MAX_HEADER}", found=length)  # fmt: skip
+        raise Corrupt(
+            "the header is too long to be one",
+            offset=0,
+            field="header length",
+            expected=f"at most {MAX_HEADER}",
+            found=length,
+        )
     text = take(source, 8, length, "header")
     header = parse_json(text, offset=8, field="header")
     if not isinstance(header, dict) or not text.startswith(b"{"):
@@ -163,13 +168,23 @@ def read_header(source: Source) -> tuple[list[Tensor], dict[str, str], int]:
     for tensor in tensors:
         if tensor.start != at:
             what = "overlap" if tensor.start < at else "leave a gap"
-            raise Corrupt(f"tensors {what}", offset=tensor.start, field=f"{tensor.name}.data_offsets",
-                          expected=f"a start at {at - data}", found=tensor.start - data)  # fmt: skip
+            raise Corrupt(
+                f"tensors {what}",
+                offset=tensor.start,
+                field=f"{tensor.name}.data_offsets",
+                expected=f"a start at {at - data}",
+                found=tensor.start - data,
+            )
         at = tensor.stop
     if at > source.size:
-        raise Truncated("the header promises more data than the file has", offset=source.size,
-                        field=f"{tensors[-1].name}.data_offsets", expected=f"{at} bytes", found=f"{source.size} bytes",
-                        remedy="fetch the file again")  # fmt: skip
+        raise Truncated(
+            "the header promises more data than the file has",
+            offset=source.size,
+            field=f"{tensors[-1].name}.data_offsets",
+            expected=f"{at} bytes",
+            found=f"{source.size} bytes",
+            remedy="fetch the file again",
+        )
     if at < source.size:
         raise Corrupt(
             "bytes after the last tensor", offset=at, field="data", expected=f"{at} bytes", found=f"{source.size} bytes"
@@ -181,8 +196,13 @@ def _tensor(name: str, entry: Any, data: int) -> Tensor:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise Corrupt("a tensor has the wrong keys", offset=8, field=name, expected="dtype, shape, data_offsets")
     if entry["dtype"] not in TYPES if isinstance(entry["dtype"], str) else True:
-        raise Unsupported("unknown dtype", offset=8, field=f"{name}.dtype", expected=f"one of {', '.join(TYPES)}",
-                          found=str(entry["dtype"])[:40])  # fmt: skip
+        raise Unsupported(
+            "unknown dtype",
+            offset=8,
+            field=f"{name}.dtype",
+            expected=f"one of {', '.join(TYPES)}",
+            found=str(entry["dtype"])[:40],
+        )
     dtype, shape, offsets = TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
     if not isinstance(shape, list) or len(shape) > 32 or not all(type(n) is int and 0 <= n < 2**63 for n in shape):
         raise Corrupt("the shape is not one", offset=8, field=f"{name}.shape", expected="counts", found=str(shape)[:60])
@@ -191,8 +211,13 @@ def _tensor(name: str, entry: Any, data: int) -> Tensor:
     plain = isinstance(offsets, list) and len(offsets) == 2 and all(type(n) is int and n >= 0 for n in offsets)
     size = prod(shape) * dtype.itemsize
     if not plain or offsets[1] - offsets[0] != size:
-        raise Corrupt("offsets do not fit the shape", offset=8, field=f"{name}.data_offsets",
-                      expected=f"two that are {size} bytes apart", found=str(offsets)[:60])  # fmt: skip
+        raise Corrupt(
+            "offsets do not fit the shape",
+            offset=8,
+            field=f"{name}.data_offsets",
+            expected=f"two that are {size} bytes apart",
+            found=str(offsets)[:60],
+        )
     return Tensor(name, dtype, tuple(shape), data + offsets[0], data + offsets[1])
 
 

@@ -136,8 +136,13 @@ class _Parts:
         fine = not (np.diff(edges) < 0).any() and edges[0] >= 0 and edges[-1] <= nnz
         fine = fine and (start or edges[0] == 0) and (stop < self.shape[0] or edges[-1] == nnz)
         if not fine:
-            raise Corrupt("indptr does not rise from 0 to nnz", path=self.label, offset=HEADER.size + 8 * start,
-                          field=f"indptr[{start}:{stop + 1}]", expected=f"0 to {nnz}, never falling")  # fmt: skip
+            raise Corrupt(
+                "indptr does not rise from 0 to nnz",
+                path=self.label,
+                offset=HEADER.size + 8 * start,
+                field=f"indptr[{start}:{stop + 1}]",
+                expected=f"0 to {nnz}, never falling",
+            )
         return edges
 
     def pieces(self, first: int, last: int) -> Iterator[tuple[Array, Array]]:
@@ -148,8 +153,13 @@ class _Parts:
             indices, values = self.indices[at:end], self.data[at:end]
             if indices.min() < 0 or indices.max() >= self.shape[1]:
                 bad = int(np.flatnonzero((indices < 0) | (indices >= self.shape[1]))[0])
-                raise Corrupt("a column index is outside the matrix", path=self.label, field=f"indices[{at + bad}]",
-                              expected=f"0 to {self.shape[1] - 1}", found=int(indices[bad]))  # fmt: skip
+                raise Corrupt(
+                    "a column index is outside the matrix",
+                    path=self.label,
+                    field=f"indices[{at + bad}]",
+                    expected=f"0 to {self.shape[1] - 1}",
+                    found=int(indices[bad]),
+                )
             yield indices, values
 
 
@@ -246,9 +256,13 @@ def _header(source: Source) -> tuple[int, int, int, list[str]]:
     nrow, ncol, nnz = values["nrow"], values["ncol"], values["nnz"]
     expected = _expected(nrow, ncol, nnz)
     if expected < 0:
-        raise Corrupt("no matrix has these numbers", offset=0, field="nrow, ncol, nnz",
-                      expected=f"counts, ncol at most {MAX_COLUMNS}, nnz at most nrow x ncol",
-                      found=f"{nrow}, {ncol}, {nnz}")  # fmt: skip
+        raise Corrupt(
+            "no matrix has these numbers",
+            offset=0,
+            field="nrow, ncol, nnz",
+            expected=f"counts, ncol at most {MAX_COLUMNS}, nnz at most nrow x ncol",
+            found=f"{nrow}, {ncol}, {nnz}",
+        )
     if source.size < expected:
         raise Truncated(
             f"the header promises {nrow} rows and {nnz} values, but the file is shorter",

@@ -113,8 +113,13 @@ class Cursor:
             batch = self._left if self._left is not None else next(self._stream, None)
             self._left = None
             if batch is None:
-                raise Corrupt("the file has fewer rows than it says", path=self._table.label, field=self._names[0],
-                              expected=f"{self._table.rows} rows", found=f"{self._at} rows")  # fmt: skip
+                raise Corrupt(
+                    "the file has fewer rows than it says",
+                    path=self._table.label,
+                    field=self._names[0],
+                    expected=f"{self._table.rows} rows",
+                    found=f"{self._at} rows",
+                )
             low, high = max(0, start - self._at), min(batch.num_rows, stop - self._at)
             first = self._at + low
             if high < batch.num_rows:
@@ -148,8 +153,9 @@ class TableColumn(Column):
 
     encoding = "raw"
 
-    def __init__(self, table: Table, name: str, row_shape: tuple[int, ...], dtype: np.dtype[Any],
-                 stored: str | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, table: Table, name: str, row_shape: tuple[int, ...], dtype: np.dtype[Any], stored: str | None = None
+    ) -> None:
         self.name = name
         self.shape = (table.rows, *row_shape)
         self.dtype = dtype
@@ -214,21 +220,38 @@ def rows_of(array: Any, row_shape: tuple[int, ...], dtype: np.dtype[Any], label:
         _refuse_null(array, label, name, start, each)
     values: Array = array.to_numpy(zero_copy_only=False)
     if len(values) != rows * prod(row_shape):
-        raise Corrupt("lists do not have the values they say", path=label, field=name,
-                      expected=rows * prod(row_shape), found=len(values))  # fmt: skip
+        raise Corrupt(
+            "lists do not have the values they say",
+            path=label,
+            field=name,
+            expected=rows * prod(row_shape),
+            found=len(values),
+        )
     return np.ascontiguousarray(values).astype(dtype, copy=False).reshape(rows, *row_shape)
 
 
 def ragged(label: str, name: str, row: int, expected: int, found: int) -> FormatError:
     """Lists of different lengths."""
-    return Corrupt("lists differ in length", path=label, field=f"{name}, row {row}", expected=f"{expected} values",
-                   found=f"{found} values", remedy="keep vectors of one dimension in a column")  # fmt: skip
+    return Corrupt(
+        "lists differ in length",
+        path=label,
+        field=f"{name}, row {row}",
+        expected=f"{expected} values",
+        found=f"{found} values",
+        remedy="keep vectors of one dimension in a column",
+    )
 
 
 def _refuse_null(array: Any, label: str, name: str, start: int, each: int) -> None:
     row = start + int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]) // each
-    raise Corrupt("a null where a number must be", path=label, field=f"{name}, row {row}", expected="a number",
-                  found="null", remedy="drop or fill the nulls first")  # fmt: skip
+    raise Corrupt(
+        "a null where a number must be",
+        path=label,
+        field=f"{name}, row {row}",
+        expected="a number",
+        found="null",
+        remedy="drop or fill the nulls first",
+    )
 
 
 class TableStrings(Strings):
@@ -348,8 +371,14 @@ def collect(table: Table, *, ids_names: Sequence[str] = ID_NAMES) -> Collection:
     if main not in columns:
         main = next((n for n in MAIN if n in columns), next(iter(columns)))
     metadata = (note or {}).get("metadata")
-    return Collection(columns, main=main, vocab=vocab, records=records, ids=ids,
-                      metadata=metadata if isinstance(metadata, dict) else None)  # fmt: skip
+    return Collection(
+        columns,
+        main=main,
+        vocab=vocab,
+        records=records,
+        ids=ids,
+        metadata=metadata if isinstance(metadata, dict) else None,
+    )
 
 
 def _note(table: Table) -> dict[str, Any] | None:

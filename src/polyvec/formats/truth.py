@@ -108,8 +108,12 @@ class Truth(Format):
                 rows = block.decode()
                 if rows.size and rows.dtype.kind == "i" and rows.min() < 0:
                     row = block.start + int(np.flatnonzero((rows < 0).any(axis=1))[0])
-                    yield Finding("warning", f"ids below 0, the first in row {row}: neighbours that were not found, "
-                                  "or ids of more than 31 bits (try --from diskann)", field="ids")  # fmt: skip
+                    yield Finding(
+                        "warning",
+                        f"ids below 0, the first in row {row}: neighbours that were not found, "
+                        "or ids of more than 31 bits (try --from diskann)",
+                        field="ids",
+                    )
                     return
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
@@ -131,8 +135,10 @@ def truth_columns(collection: Collection) -> tuple[Column, Column | None]:
         ids = collection.vectors
     if ids is None or len(ids.shape) != 2 or ids.dtype.kind not in "iu":
         shown = ", ".join(f"{n} ({'x'.join(map(str, c.shape))} {c.dtype})" for n, c in collection.columns.items())
-        raise InputError(f"ground truth needs a column of whole numbers called ids or neighbors; found {shown}; "
-                         "choose one with --column (column=)")  # fmt: skip
+        raise InputError(
+            f"ground truth needs a column of whole numbers called ids or neighbors; found {shown}; "
+            "choose one with --column (column=)"
+        )
     others = [n for n, c in collection.columns.items() if c is not ids and c is not distances]
     if others:
         raise InputError(

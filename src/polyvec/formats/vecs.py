@@ -69,10 +69,13 @@ class Vecs(Format):
         if rest:
             if not lenient:
                 raise Truncated(
-                    f"the file is no whole number of rows of {d} {dtype.name} values", offset=source.size - rest,
-                    field=f"row {rows}", expected=f"{stride} bytes a row", found=f"{rest} bytes",
+                    f"the file is no whole number of rows of {d} {dtype.name} values",
+                    offset=source.size - rest,
+                    field=f"row {rows}",
+                    expected=f"{stride} bytes a row",
+                    found=f"{rest} bytes",
                     remedy="fetch the file again, or take the whole rows that exist with --lenient (lenient=True)",
-                )  # fmt: skip
+                )
             notes.append(f"the file is cut short: {rows} whole rows exist and are read")
         extent = Extent(0, rows, HEADER.size, rows * stride, Raw(dtype), stride=stride)
         name = "ids" if dtype.kind == "i" else "vectors"
@@ -93,8 +96,10 @@ class Vecs(Format):
         if len(column.shape) > 2:
             raise InputError(f"vecs files hold rows of numbers, not a column of shape {column.shape}")
         if not column.rows or not 0 < collection.dim <= MAX_I32:
-            raise InputError(f"vecs files hold at least one row of 1 to {MAX_I32} values, not {column.rows} rows of "
-                             f"{collection.dim}; choose another format")  # fmt: skip
+            raise InputError(
+                f"vecs files hold at least one row of 1 to {MAX_I32} values, not {column.rows} rows of "
+                f"{collection.dim}; choose another format"
+            )
         dtype = np.dtype(TYPES[_variant(collection, options)])
         stride = HEADER.size + collection.dim * dtype.itemsize
         done = 0
@@ -176,8 +181,14 @@ def _swapped_rows(
         wrong = np.flatnonzero(raw["d"] != shape[1])
         if len(wrong):
             row = start + int(wrong[0])
-            raise Corrupt("rows differ in dimension", path=source.label, offset=row * stored.itemsize,
-                          field=f"row {row} d", expected=shape[1], found=int(raw["d"][wrong[0]]))  # fmt: skip
+            raise Corrupt(
+                "rows differ in dimension",
+                path=source.label,
+                offset=row * stored.itemsize,
+                field=f"row {row} d",
+                expected=shape[1],
+                found=int(raw["d"][wrong[0]]),
+            )
         return raw["values"].astype(dtype)
 
     return ReaderColumn(name, shape, dtype, read)
@@ -187,8 +198,11 @@ def _first(source: Source, variant: str) -> tuple[np.dtype[Any], int, bool]:
     """The element type, the first row's dimension, checked against the bytes that exist, and whether it is big-endian."""
     kind = variant or source.suffix.lstrip(".")
     if kind not in TYPES:
-        raise Unsupported("the element type is not known", expected=f"one of {', '.join(TYPES)}",
-                          remedy="say which with --from, for example --from fvecs")  # fmt: skip
+        raise Unsupported(
+            "the element type is not known",
+            expected=f"one of {', '.join(TYPES)}",
+            remedy="say which with --from, for example --from fvecs",
+        )
     dtype = np.dtype(TYPES[kind])
     d = HEADER.read(source)["d"]
     if d < 1 or HEADER.size + d * dtype.itemsize > source.size:
@@ -210,9 +224,12 @@ def _first(source: Source, variant: str) -> tuple[np.dtype[Any], int, bool]:
     second = source.read_at(HEADER.size + d * dtype.itemsize, HEADER.size)
     if second and second != source.read_at(0, len(second)):
         raise Corrupt(
-            "rows differ in dimension: the first one's may be damaged", offset=HEADER.size + d * dtype.itemsize,
-            field="row 1 d", expected=d, found=int.from_bytes(second, "little", signed=True),
-        )  # fmt: skip
+            "rows differ in dimension: the first one's may be damaged",
+            offset=HEADER.size + d * dtype.itemsize,
+            field="row 1 d",
+            expected=d,
+            found=int.from_bytes(second, "little", signed=True),
+        )
     return dtype, d, False
 
 

@@ -63,22 +63,35 @@ class Word2Vec(Format):
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         counts = read_counts(source.read_at(0, 64))
         if counts is None:
-            raise Corrupt("the first line does not hold two counts", offset=0, field="rows, cols",
-                          expected="'rows cols' and a line break", found=repr(source.read_at(0, 24)))  # fmt: skip
+            raise Corrupt(
+                "the first line does not hold two counts",
+                offset=0,
+                field="rows, cols",
+                expected="'rows cols' and a line break",
+                found=repr(source.read_at(0, 24)),
+            )
         rows, dim, start = counts
         if not dim or (rows > (source.size - start) // (4 * dim + 1) and not lenient):
-            raise Truncated(f"the file is too short for {rows} words of {dim} values", offset=start,
-                            field="rows, cols", expected=f"at least {rows * (4 * dim + 1)} bytes",
-                            found=f"{source.size - start} bytes")  # fmt: skip
+            raise Truncated(
+                f"the file is too short for {rows} words of {dim} values",
+                offset=start,
+                field="rows, cols",
+                expected=f"at least {rows * (4 * dim + 1)} bytes",
+                found=f"{source.size - start} bytes",
+            )
         data = source.view(0, source.size)
         walk = tables.scan(data, start=start, stop=source.size, count=rows, delimiter=SPACE, gap=4 * dim, newlines=True)
         table, notes = walk.strings, []
         if len(table) < rows:
             if not lenient:
-                raise Truncated(f"word {len(table)} of {rows} is not whole", offset=walk.end,
-                                field=f"word {len(table)}", expected=f"a word, a space and {4 * dim} bytes",
-                                found=f"{source.size - walk.end} bytes",
-                                remedy="fetch the file again, or take the whole rows with --lenient")  # fmt: skip
+                raise Truncated(
+                    f"word {len(table)} of {rows} is not whole",
+                    offset=walk.end,
+                    field=f"word {len(table)}",
+                    expected=f"a word, a space and {4 * dim} bytes",
+                    found=f"{source.size - walk.end} bytes",
+                    remedy="fetch the file again, or take the whole rows with --lenient",
+                )
             _refuse_no_words(table, rows, dim, data)
             notes.append(f"the file is cut short: {len(table)} of {rows} rows exist and are read")
         rest = source.read_at(walk.end, source.size - walk.end if source.size - walk.end < 4096 else 4096).strip(
@@ -87,8 +100,7 @@ class Word2Vec(Format):
         if rest and len(table) == rows:
             notes.append(f"{source.size - walk.end} bytes after the last row, from byte {walk.end} on, are ignored")
         strings = check_words(table, source, lossy=bool(own.get("lossy", lenient)))
-        return Collection({"vectors": GatheredRows(data, table.stops + 1, dim)},
-                          vocab=Vocab(strings), notes=notes)  # fmt: skip
+        return Collection({"vectors": GatheredRows(data, table.stops + 1, dim)}, vocab=Vocab(strings), notes=notes)
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
         return prepare_plain(collection, own, "word2vec binary", forbidden=b" \n")
@@ -120,8 +132,10 @@ class Word2Vec(Format):
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
         counts = read_counts(source.read_at(0, 64))
         start = counts[2] if counts else 0
-        return [Span(0, start, "counts", f"{counts[0]} {counts[1]}" if counts else ""),
-                Span(start, source.size - start, "rows", "word, space, values")]  # fmt: skip
+        return [
+            Span(0, start, "counts", f"{counts[0]} {counts[1]}" if counts else ""),
+            Span(start, source.size - start, "rows", "word, space, values"),
+        ]
 
 
 class GatheredRows(ReaderColumn):
@@ -154,15 +168,24 @@ class GatheredRows(ReaderColumn):
 def _refuse_no_words(table: tables.Table, rows: int, dim: int, data: NDArray[np.uint8]) -> None:
     """`Corrupt` where the dimension of a cut file is wrong: between its rows stands no text, or inside them they end."""
     if rows and not len(table):
-        raise Truncated("not one whole row exists", field="cols", expected=f"a word and {4 * dim} bytes",
-                        remedy="fetch the file again")  # fmt: skip
+        raise Truncated(
+            "not one whole row exists",
+            field="cols",
+            expected=f"a word and {4 * dim} bytes",
+            remedy="fetch the file again",
+        )
     some = [table[row] for row in range(1, min(len(table), 1000))]
     odd = sum(any(byte < 0x20 for byte in word) or not _is_text(word) for word in some)
     starts = table.stops[:1000] + 1
     early = (data[starts[:, None] + 4 * np.arange(dim)] == 0x0A).all(axis=0)  # the line break that ends a row
     if 2 * odd > len(some) or (len(starts) > 8 and early.any()):
-        raise Corrupt(f"rows of {dim} values leave no words between them: the header's dimension is damaged", offset=0,
-                      field="cols", found=dim, remedy="fetch the file again; no shape is guessed")  # fmt: skip
+        raise Corrupt(
+            f"rows of {dim} values leave no words between them: the header's dimension is damaged",
+            offset=0,
+            field="cols",
+            found=dim,
+            remedy="fetch the file again; no shape is guessed",
+        )
 
 
 def _is_text(word: bytes) -> bool:
@@ -202,8 +225,14 @@ def check_words(table: tables.Table, source: Source, *, lossy: bool) -> Strings:
     bad = tables.find_invalid(table)
     if len(bad) and not lossy:
         row = int(bad[0])
-        raise Corrupt("a word is not valid UTF-8", offset=int(table.starts[row]), field=f"word {row}", expected="UTF-8",
-                      found=repr(table[row][:40]), remedy="replace it with lossy=True (--lenient)")  # fmt: skip
+        raise Corrupt(
+            "a word is not valid UTF-8",
+            offset=int(table.starts[row]),
+            field=f"word {row}",
+            expected="UTF-8",
+            found=repr(table[row][:40]),
+            remedy="replace it with lossy=True (--lenient)",
+        )
     fixed = tables.replace_invalid(table, bad) if len(bad) else table
     return Strings.from_table(fixed, label=source.label)
 

@@ -68,12 +68,21 @@ class WordText(Format):
         if kind == DIMS:
             counts = read_counts(head[:64])
             if counts is None:
-                raise Corrupt("the first line does not hold two counts", offset=0, field="rows, cols",
-                              expected="'rows cols' and a line break", found=repr(head[:24]))  # fmt: skip
+                raise Corrupt(
+                    "the first line does not hold two counts",
+                    offset=0,
+                    field="rows, cols",
+                    expected="'rows cols' and a line break",
+                    found=repr(head[:24]),
+                )
             rows, dim, start = counts
             if own.get("dim") not in (None, dim):
-                raise Corrupt(f"the first line says {dim} values a row, and {own['dim']} were asked for", offset=0,
-                              field="cols", remedy="leave out --dim")  # fmt: skip
+                raise Corrupt(
+                    f"the first line says {dim} values a row, and {own['dim']} were asked for",
+                    offset=0,
+                    field="cols",
+                    remedy="leave out --dim",
+                )
             if dim < usual:
                 notes.append(
                     f"most lines hold {usual} numbers and the first one says {dim}: those before the last "
@@ -82,8 +91,13 @@ class WordText(Format):
         else:
             dim = usual if own.get("dim") is None else int(own["dim"])
         if dim < 1:
-            raise Corrupt("the first line holds no numbers", offset=0, field="line 1", expected="a word and numbers",
-                          found=repr(head[:40]))  # fmt: skip
+            raise Corrupt(
+                "the first line holds no numbers",
+                offset=0,
+                field="line 1",
+                expected="a word and numbers",
+                found=repr(head[:40]),
+            )
         data = source.view(0, source.size)
         limit = 2**62 if rows is None else rows
         lines = tables.scan_text(data, start=start, stop=source.size, count=limit, dim=dim)
@@ -95,8 +109,14 @@ class WordText(Format):
                 notes.append(f"the last line is cut short and left out: {problem}")
         if rows is not None and len(lines.strings) < rows:
             if not lenient:
-                raise Truncated(f"the first line promises {rows} rows", offset=lines.end, field="rows", expected=rows,
-                                found=len(lines.strings), remedy="take those that exist with --lenient")  # fmt: skip
+                raise Truncated(
+                    f"the first line promises {rows} rows",
+                    offset=lines.end,
+                    field="rows",
+                    expected=rows,
+                    found=len(lines.strings),
+                    remedy="take those that exist with --lenient",
+                )
             notes.append(f"the file is cut short: {len(lines.strings)} of {rows} rows exist and are read")
         if rows is not None and not _is_blank(data, lines.end):
             notes.append(f"lines after the {rows} that the first one promises, from byte {lines.end} on, are ignored")
@@ -121,8 +141,9 @@ class WordText(Format):
             return out
 
         strings = check_words(lines.strings, source, lossy=bool(own.get("lossy", lenient)))
-        return Collection({"vectors": ReaderColumn("vectors", (len(strings), dim), F32, read)},
-                          vocab=Vocab(strings), notes=notes)  # fmt: skip
+        return Collection(
+            {"vectors": ReaderColumn("vectors", (len(strings), dim), F32, read)}, vocab=Vocab(strings), notes=notes
+        )
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
         return prepare_plain(collection, own, "a text embedding", forbidden=b"\0\n\r", ends=BLANKS)

@@ -114,8 +114,12 @@ def cuda_decoder(memory: Any) -> Decode:
     def decode_by_torch(device: Any, buffer: plan.Buffer, out: Any) -> None:
         kernel = cuda_kernels.compiled_by_torch(cuda_kernels.NAMES[_dtype(out)])
         tiles = device[buffer.tiles_at :].view(memory.torch.int64) if buffer.tiles_at % 8 == 0 else None
-        kernel(grid=(buffer.tiles, 1, 1), block=(cuda_kernels.THREADS, 1, 1), args=[device, tiles, out],
-               stream=memory.decoding)  # fmt: skip
+        kernel(
+            grid=(buffer.tiles, 1, 1),
+            block=(cuda_kernels.THREADS, 1, 1),
+            args=[device, tiles, out],
+            stream=memory.decoding,
+        )
 
     return decode_by_torch
 

@@ -85,8 +85,10 @@ class TorchMemory:
         except self.torch.cuda.OutOfMemoryError:
             size = int(np.prod(shape, dtype=object)) * np.dtype("u1" if dtype == "uint8" else "f4").itemsize
             free = self.torch.cuda.mem_get_info(self.device)[0]
-            raise DeviceError(f"the GPU has {free / 1e9:.1f} GB free and {size / 1e9:.1f} GB are needed; load fewer rows "
-                              "(rows=), a narrower dtype, or stream with batches(device='cuda')") from None  # fmt: skip
+            raise DeviceError(
+                f"the GPU has {free / 1e9:.1f} GB free and {size / 1e9:.1f} GB are needed; load fewer rows "
+                "(rows=), a narrower dtype, or stream with batches(device='cuda')"
+            ) from None
 
     def running(self) -> AbstractContextManager[Any]:
         # The output may be memory that the caller's stream has not let go of yet.

@@ -51,9 +51,18 @@ def open_memory(device: str, framework: str) -> Memory:
 
 
 def load_column(
-    column: Column, *, device: str = "cuda", framework: str = "torch", backend: str = "auto", dtype: str | None = None,
-    out: Any = None, start: int = 0, stop: int | None = None, check: bool = True, threads: int | None = None,
-) -> Any:  # fmt: skip
+    column: Column,
+    *,
+    device: str = "cuda",
+    framework: str = "torch",
+    backend: str = "auto",
+    dtype: str | None = None,
+    out: Any = None,
+    start: int = 0,
+    stop: int | None = None,
+    check: bool = True,
+    threads: int | None = None,
+) -> Any:
     """Rows of a column, decoded, on a device. ``dtype`` is float32 (default), float16 or bfloat16 for floats."""
     stop = column.rows if stop is None else min(stop, column.rows)
     if framework == "cupy" and backend == "triton":  # Triton works on torch's memory; cupy takes the result over
@@ -68,17 +77,32 @@ def load_column(
 
 
 def load_batches(
-    column: Column, rows: int, *, device: str = "cuda", framework: str = "torch", backend: str = "auto",
-    dtype: str | None = None, check: bool = True,
-) -> Iterator[Any]:  # fmt: skip
+    column: Column,
+    rows: int,
+    *,
+    device: str = "cuda",
+    framework: str = "torch",
+    backend: str = "auto",
+    dtype: str | None = None,
+    check: bool = True,
+) -> Iterator[Any]:
     """Rows of a column, ``rows`` at a time, on a device: for files larger than its memory."""
     memory = open_memory(device, framework)
     for start in range(0, column.rows, rows):
         yield _load(column, memory, backend, dtype, None, start, min(start + rows, column.rows), check, None)
 
 
-def _load(column: Column, memory: Memory, backend: str, dtype: str | None, out: Any, start: int, stop: int, check: bool,
-          threads: int | None) -> Any:  # fmt: skip
+def _load(
+    column: Column,
+    memory: Memory,
+    backend: str,
+    dtype: str | None,
+    out: Any,
+    start: int,
+    stop: int,
+    check: bool,
+    threads: int | None,
+) -> Any:
     shape = (stop - start, *column.row_shape)
     decoded = column.dtype.name
     if decoded not in DTYPES:
@@ -119,8 +143,17 @@ def load_codes(column: FileColumn, memory: Memory, width: int) -> Any:
     return out
 
 
-def _run(column: FileColumn, extents: list[Extent], memory: Memory, decode: Decode, out: Any, first: int, *,
-         check: bool = True, threads: int | None = None) -> None:  # fmt: skip
+def _run(
+    column: FileColumn,
+    extents: list[Extent],
+    memory: Memory,
+    decode: Decode,
+    out: Any,
+    first: int,
+    *,
+    check: bool = True,
+    threads: int | None = None,
+) -> None:
     if not extents:
         return
     source = column.source
@@ -164,9 +197,15 @@ def _run(column: FileColumn, extents: list[Extent], memory: Memory, decode: Deco
     _give_ring(memory, ring)
     for chunk, (crc, offset) in expected.items():
         if found.get(chunk, 0) != crc:
-            raise Corrupt("a chunk fails its checksum", path=source.label, offset=offset, field="crc32",
-                          expected=f"{crc:#010x}", found=f"{found.get(chunk, 0):#010x}",
-                          remedy="restore the file from its source")  # fmt: skip
+            raise Corrupt(
+                "a chunk fails its checksum",
+                path=source.label,
+                offset=offset,
+                field="crc32",
+                expected=f"{crc:#010x}",
+                found=f"{found.get(chunk, 0):#010x}",
+                remedy="restore the file from its source",
+            )
 
 
 def _join(found: dict[int, int], buffer: plan.Buffer, sums: list[int]) -> None:

@@ -50,8 +50,9 @@ class DeviceIndex:
         kinds = {type(extent.codec) for extent in extents}
         dtypes = {extent.codec.parts(column.row_shape)["codes"][0].str for extent in extents}
         if len(kinds) != 1 or len(dtypes) != 1 or not dtypes <= {"|i1", "|u1", "<f2", "<f4"}:
-            raise Unsearchable(f"column {column.name!r} ({column.encoding}) is not of one kind of int8, float16 or float32 "
-                             "codes")  # fmt: skip
+            raise Unsearchable(
+                f"column {column.name!r} ({column.encoding}) is not of one kind of int8, float16 or float32 codes"
+            )
         self.column = column
         self.rounded = dtypes == {"<f4"}  # a float32 base is kept as float16; answers come from the file's own rows
         self.error = 0.0
@@ -145,8 +146,11 @@ class DeviceIndex:
         if metric in self._by_metric:
             return self._by_metric[metric]
         torch = self.torch
-        a = self.scale if self.scale is not None else torch.full((self.rows,), 1.0 / self.divisor if self.divisor else 1.0,
-                                                                device=self.codes.device)  # fmt: skip
+        a = (
+            self.scale
+            if self.scale is not None
+            else torch.full((self.rows,), 1.0 / self.divisor if self.divisor else 1.0, device=self.codes.device)
+        )
         b = self.minimum if self.minimum is not None else torch.zeros_like(a)
         if self.dtype == "uint8":
             b = b + 128 * a
@@ -229,9 +233,16 @@ class DeviceIndex:
             at += size
         return found
 
-    def _run(self, exact: NDArray[np.float64], rounded: NDArray[Any], scaled: NDArray[np.float32],
-             margin: NDArray[np.float64], k: int, metric: str, plain: bool
-             ) -> Found:  # fmt: skip
+    def _run(
+        self,
+        exact: NDArray[np.float64],
+        rounded: NDArray[Any],
+        scaled: NDArray[np.float32],
+        margin: NDArray[np.float64],
+        k: int,
+        metric: str,
+        plain: bool,
+    ) -> Found:
         import triton
 
         from polyvec.gpu.triton_search import best_of_int8_tiles, best_of_tiles, rows_of_pairs
@@ -247,11 +258,33 @@ class DeviceIndex:
         integers = queries.dtype == torch.int8
         block = min(64 if integers else 128, max(16, triton.next_power_of_2(count)))
         grid = (tiles, triton.cdiv(count, block))
-        shape = {"ROWS": TILE_ROWS, "STEP": STEP, "QUERIES": block, "DEPTH": depth, "PLAIN": plain,
-                 "WHOLE": self.dim % depth == 0, "num_warps": 4, "num_stages": 3 if integers else 2}  # fmt: skip
+        shape = {
+            "ROWS": TILE_ROWS,
+            "STEP": STEP,
+            "QUERIES": block,
+            "DEPTH": depth,
+            "PLAIN": plain,
+            "WHOLE": self.dim % depth == 0,
+            "num_warps": 4,
+            "num_stages": 3 if integers else 2,
+        }
         if integers:
-            best_of_int8_tiles[grid](self.codes, queries[0], queries[1], a, b, c, sums, best, self.rows, self.dim, count,
-                                     tiles, ONCE=self.dim <= depth, **shape)  # fmt: skip
+            best_of_int8_tiles[grid](
+                self.codes,
+                queries[0],
+                queries[1],
+                a,
+                b,
+                c,
+                sums,
+                best,
+                self.rows,
+                self.dim,
+                count,
+                tiles,
+                ONCE=self.dim <= depth,
+                **shape,
+            )
             queries = queries[0].to(torch.float32) * 128 + queries[1]
         else:
             best_of_tiles[grid](self.codes, queries, a, b, c, sums, best, self.rows, self.dim, count, tiles, **shape)
@@ -263,9 +296,27 @@ class DeviceIndex:
             out = torch.empty((2, room), dtype=torch.int64, device=device)
             if len(pair_query):
                 rows_of_pairs[(len(pair_query),)](
-                    self.codes, queries, a, b, c, sums, pair_query, pair_tile, floor, found, out[0], out[1], self.rows,
-                    self.dim, room, ROWS=TILE_ROWS, STEP=STEP, DEPTH=depth, PLAIN=plain, num_warps=4,
-                )  # fmt: skip
+                    self.codes,
+                    queries,
+                    a,
+                    b,
+                    c,
+                    sums,
+                    pair_query,
+                    pair_tile,
+                    floor,
+                    found,
+                    out[0],
+                    out[1],
+                    self.rows,
+                    self.dim,
+                    room,
+                    ROWS=TILE_ROWS,
+                    STEP=STEP,
+                    DEPTH=depth,
+                    PLAIN=plain,
+                    num_warps=4,
+                )
             total = int(found.item())
             if total <= room:
                 break
@@ -292,8 +343,7 @@ class DeviceIndex:
             lanes[:, : product.shape[1]] += product
         return sum_lanes(lanes)
 
-    def _rerank(self, asked: Any, query: Any, row: Any, k: int, metric: str
-                ) -> Found:  # fmt: skip
+    def _rerank(self, asked: Any, query: Any, row: Any, k: int, metric: str) -> Found:
         """float64 scores of the candidates, and the best k of each query."""
         torch = self.torch
         keys = torch.empty(len(row), dtype=torch.float64, device=self.codes.device)

@@ -9,8 +9,19 @@ import triton.language as tl
 
 
 @triton.jit
-def decode_tiles(bytes_ptr, halves_ptr, words_ptr, table_ptr, tiles_ptr, out_ptr, TILE: tl.constexpr, OUT: tl.constexpr,
-                 ALIGNED: tl.constexpr, KINDS: tl.constexpr, PART: tl.constexpr):  # fmt: skip
+def decode_tiles(
+    bytes_ptr,
+    halves_ptr,
+    words_ptr,
+    table_ptr,
+    tiles_ptr,
+    out_ptr,
+    TILE: tl.constexpr,
+    OUT: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    KINDS: tl.constexpr,
+    PART: tl.constexpr,
+):
     """One program decodes one tile of one piece. The three pointers are the same buffer as u8, u16 and i32."""
     tile = tl.program_id(0)
     number = tl.load(tiles_ptr + 2 * tile)
@@ -29,17 +40,65 @@ def decode_tiles(bytes_ptr, halves_ptr, words_ptr, table_ptr, tiles_ptr, out_ptr
     if tl.where(kind >= 3, 2, tl.where(kind >= 1, 1, 0)) == KINDS:
         if count >= TILE:
             for at in tl.static_range(0, TILE, PART):
-                _decode(bytes_ptr, halves_ptr, words_ptr, record, source, target + at, begin + at, count - at, kind, a, b,
-                        out_ptr, PART, OUT, KINDS, False)  # fmt: skip
+                _decode(
+                    bytes_ptr,
+                    halves_ptr,
+                    words_ptr,
+                    record,
+                    source,
+                    target + at,
+                    begin + at,
+                    count - at,
+                    kind,
+                    a,
+                    b,
+                    out_ptr,
+                    PART,
+                    OUT,
+                    KINDS,
+                    False,
+                )
         else:
             for at in range(0, TILE, PART):
-                _decode(bytes_ptr, halves_ptr, words_ptr, record, source, target + at, begin + at, count - at, kind, a, b,
-                        out_ptr, PART, OUT, KINDS, True)  # fmt: skip
+                _decode(
+                    bytes_ptr,
+                    halves_ptr,
+                    words_ptr,
+                    record,
+                    source,
+                    target + at,
+                    begin + at,
+                    count - at,
+                    kind,
+                    a,
+                    b,
+                    out_ptr,
+                    PART,
+                    OUT,
+                    KINDS,
+                    True,
+                )
 
 
 @triton.jit
-def _decode(bytes_ptr, halves_ptr, words_ptr, record, source, target, begin, count, kind, a, b, out_ptr, TILE: tl.constexpr,
-            OUT: tl.constexpr, KINDS: tl.constexpr, CUT: tl.constexpr):  # fmt: skip
+def _decode(
+    bytes_ptr,
+    halves_ptr,
+    words_ptr,
+    record,
+    source,
+    target,
+    begin,
+    count,
+    kind,
+    a,
+    b,
+    out_ptr,
+    TILE: tl.constexpr,
+    OUT: tl.constexpr,
+    KINDS: tl.constexpr,
+    CUT: tl.constexpr,
+):
     lane = tl.arange(0, TILE)
     if KINDS == 0:
         at = words_ptr + (source // 4 + begin) + lane
@@ -106,6 +165,17 @@ def launch(buffer: Any, table: Any, tiles: Any, out: Any, *, widths: set[int], a
     for kinds, width in enumerate((4, 2, 1)):
         if width in widths:
             decode_tiles[(count,)](
-                buffer, halves, words, table, tiles, out, TILE=TILE, OUT=code, ALIGNED=aligned, KINDS=kinds,
-                PART=1024, num_warps=4, enable_fp_fusion=False,
-            )  # fmt: skip
+                buffer,
+                halves,
+                words,
+                table,
+                tiles,
+                out,
+                TILE=TILE,
+                OUT=code,
+                ALIGNED=aligned,
+                KINDS=kinds,
+                PART=1024,
+                num_warps=4,
+                enable_fp_fusion=False,
+            )

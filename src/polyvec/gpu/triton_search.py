@@ -17,10 +17,24 @@ def _weights(a_ptr, b_ptr, c_ptr, row, there):
 
 @triton.jit
 def best_of_tiles(
-    codes_ptr, queries_ptr, a_ptr, b_ptr, c_ptr, sums_ptr, best_ptr, rows, dim, query_count, tile_count,
-    ROWS: tl.constexpr, STEP: tl.constexpr, QUERIES: tl.constexpr, DEPTH: tl.constexpr, PLAIN: tl.constexpr,
+    codes_ptr,
+    queries_ptr,
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    sums_ptr,
+    best_ptr,
+    rows,
+    dim,
+    query_count,
+    tile_count,
+    ROWS: tl.constexpr,
+    STEP: tl.constexpr,
+    QUERIES: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PLAIN: tl.constexpr,
     WHOLE: tl.constexpr,
-):  # fmt: skip
+):
     """best[query, tile] = the highest approximate score of a tile's rows: a*(codes . query) + b*sum + c."""
     tile = tl.program_id(0)
     query = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
@@ -59,10 +73,26 @@ def best_of_tiles(
 
 @triton.jit
 def best_of_int8_tiles(
-    codes_ptr, high_ptr, low_ptr, a_ptr, b_ptr, c_ptr, sums_ptr, best_ptr, rows, dim, query_count, tile_count,
-    ROWS: tl.constexpr, STEP: tl.constexpr, QUERIES: tl.constexpr, DEPTH: tl.constexpr, PLAIN: tl.constexpr,
-    WHOLE: tl.constexpr, ONCE: tl.constexpr,
-):  # fmt: skip
+    codes_ptr,
+    high_ptr,
+    low_ptr,
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    sums_ptr,
+    best_ptr,
+    rows,
+    dim,
+    query_count,
+    tile_count,
+    ROWS: tl.constexpr,
+    STEP: tl.constexpr,
+    QUERIES: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PLAIN: tl.constexpr,
+    WHOLE: tl.constexpr,
+    ONCE: tl.constexpr,
+):
     """As `best_of_tiles` for int8 codes, all in integers: a query is 128*high + low, and both products are exact."""
     tile = tl.program_id(0)
     query = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
@@ -115,9 +145,26 @@ def best_of_int8_tiles(
 
 @triton.jit
 def rows_of_pairs(
-    codes_ptr, queries_ptr, a_ptr, b_ptr, c_ptr, sums_ptr, pair_query_ptr, pair_tile_ptr, floor_ptr, count_ptr, out_query_ptr,
-    out_row_ptr, rows, dim, room, ROWS: tl.constexpr, STEP: tl.constexpr, DEPTH: tl.constexpr, PLAIN: tl.constexpr,
-):  # fmt: skip
+    codes_ptr,
+    queries_ptr,
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    sums_ptr,
+    pair_query_ptr,
+    pair_tile_ptr,
+    floor_ptr,
+    count_ptr,
+    out_query_ptr,
+    out_row_ptr,
+    rows,
+    dim,
+    room,
+    ROWS: tl.constexpr,
+    STEP: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PLAIN: tl.constexpr,
+):
     """Rows of promising tiles whose score reaches their query's floor, appended to a list."""
     pair = tl.program_id(0)
     query = tl.load(pair_query_ptr + pair)

@@ -38,8 +38,9 @@ def planes_seen(values: Array, seen: Array | None = None, *, num_threads: int | 
     return seen
 
 
-def planes_pack(values: Array, plane: int, bits: int, table: Array, out: Array | None = None, *,
-                num_threads: int | None = None) -> Array:  # fmt: skip
+def planes_pack(
+    values: Array, plane: int, bits: int, table: Array, out: Array | None = None, *, num_threads: int | None = None
+) -> Array:
     """The codes ``table[byte]`` of one plane, packed into uint8."""
     flat = _floats(values)
     size = packed_size(flat.size, bits)
@@ -59,8 +60,15 @@ def planes_pack(values: Array, plane: int, bits: int, table: Array, out: Array |
     return out
 
 
-def planes_unpack(payload: Array, starts: Sequence[int], bits: Sequence[int], dictionaries: Sequence[bytes],
-                  out: Array, *, num_threads: int | None = None) -> bool:  # fmt: skip
+def planes_unpack(
+    payload: Array,
+    starts: Sequence[int],
+    bits: Sequence[int],
+    dictionaries: Sequence[bytes],
+    out: Array,
+    *,
+    num_threads: int | None = None,
+) -> bool:
     """Fill ``out`` (float32) from four packed planes that lie at ``starts`` in the payload.
 
     False where a code has no byte in its plane's dictionary; what ``out`` holds then is of no use.

@@ -24,9 +24,12 @@ class Crew(ThreadPoolExecutor):
 
 
 def spread(
-    work: Callable[[Task], Result], tasks: Iterable[Task], threads: int | None = None, *,
+    work: Callable[[Task], Result],
+    tasks: Iterable[Task],
+    threads: int | None = None,
+    *,
     each: Callable[[Result], None] | None = None,
-) -> list[Result]:  # fmt: skip
+) -> list[Result]:
     """The results of all tasks, in order, on as many threads as kernels would use; each kernel then uses one.
 
     ``each`` gets every result, in order, on the caller's thread. An error, or Ctrl-C, drops what has not begun. Threads

@@ -15,9 +15,16 @@ Scale = Callable[[float], float]
 
 
 def points(
-    title: str, marks: Sequence[tuple[str, float, float]], *, x: str, y: str, log_x: bool = False,
-    low: float | None = None, high: float | None = None, intervals: Sequence[tuple[float, float]] | None = None,
-) -> str:  # fmt: skip
+    title: str,
+    marks: Sequence[tuple[str, float, float]],
+    *,
+    x: str,
+    y: str,
+    log_x: bool = False,
+    low: float | None = None,
+    high: float | None = None,
+    intervals: Sequence[tuple[float, float]] | None = None,
+) -> str:
     """Named points; `marks` are (name, x, y), `intervals` the ends of each one's whisker."""
     ends = list(intervals) if intervals is not None else [(m[2], m[2]) for m in marks]
     drawn = [
@@ -64,9 +71,16 @@ def _span(ends: tuple[float, float]) -> str:
 
 
 def bars(
-    title: str, edges: Sequence[float], counts: Sequence[float], *, x: str, y: str = "rows", log_x: bool = False,
-    whole_x: bool = False, colour: str = COLOURS[0],
-) -> str:  # fmt: skip
+    title: str,
+    edges: Sequence[float],
+    counts: Sequence[float],
+    *,
+    x: str,
+    y: str = "rows",
+    log_x: bool = False,
+    whole_x: bool = False,
+    colour: str = COLOURS[0],
+) -> str:
     """A histogram; `edges` has one entry more than `counts`. With `whole_x` ticks are at whole numbers only."""
     counts = [c if isfinite(c) else 0 for c in counts]
     pairs = [
@@ -179,9 +193,15 @@ def _label(value: float, gap: float) -> str:
 
 
 def _frame(
-    title: str, x: str, y: str, place_x: Scale, ticks_x: list[tuple[float, str]], place_y: Scale,
-    ticks_y: list[tuple[float, str]], body: list[str],
-) -> str:  # fmt: skip
+    title: str,
+    x: str,
+    y: str,
+    place_x: Scale,
+    ticks_x: list[tuple[float, str]],
+    place_y: Scale,
+    ticks_y: list[tuple[float, str]],
+    body: list[str],
+) -> str:
     base = HEIGHT - BOTTOM
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg">',

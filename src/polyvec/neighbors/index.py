@@ -200,9 +200,12 @@ class Index:
         if self.shadow.frame.center is not None:
             arrays["center"] = self.shadow.frame.center
         header = {
-            "rows": self.rows, "dim": int(self.shadow.codes.shape[1]), "unit": self.shadow.frame.unit,
-            "sha256": self.digest, "stamp": self._stamp,
-        }  # fmt: skip
+            "rows": self.rows,
+            "dim": int(self.shadow.codes.shape[1]),
+            "unit": self.shadow.frame.unit,
+            "sha256": self.digest,
+            "stamp": self._stamp,
+        }
         return write_sidecar(path, header, arrays)
 
     @classmethod
@@ -280,6 +283,12 @@ def _cut(shadow: Shadow, start: int, stop: int) -> Shadow:
     if start == 0 and stop == shadow.rows:
         return shadow
     return Shadow(
-        shadow.codes[start:stop], shadow.scale[start:stop], shadow.error[start:stop], shadow.hat[start:stop],
-        shadow.norm[start:stop], shadow.half[start:stop], shadow.along[start:stop], shadow.frame,
-    )  # fmt: skip
+        shadow.codes[start:stop],
+        shadow.scale[start:stop],
+        shadow.error[start:stop],
+        shadow.hat[start:stop],
+        shadow.norm[start:stop],
+        shadow.half[start:stop],
+        shadow.along[start:stop],
+        shadow.frame,
+    )

@@ -78,9 +78,14 @@ def listed_in(found: Collection, label: str = "the ground truth") -> Listed:
     statement = stated_metric(found)
     name = Path(found.path).name if found.path else label
     return Listed(
-        ids.to_numpy(), array, parse_convention(found.metadata.get(KEY)), container,
-        None if statement is None else statement.metric, name, ids.name.lower() == BY_ID,
-    )  # fmt: skip
+        ids.to_numpy(),
+        array,
+        parse_convention(found.metadata.get(KEY)),
+        container,
+        None if statement is None else statement.metric,
+        name,
+        ids.name.lower() == BY_ID,
+    )
 
 
 def container_of(found: Collection) -> str:

@@ -232,10 +232,22 @@ def _measure(
     entries = tuple(tally.entry(true_ids, true_keys, ks, raw, metric) for tally in tables)
     choice = job.choice
     return Quality(
-        collection.title, vectors.rows, dim, str(vectors.dtype), raw, left,
-        None if job.rows == vectors.rows else job.rows, skipped, len(asked.probes), asked.given, choice.word,
-        choice.source, choice.notes, entries, _histogram(np.concatenate(norms)),
-    )  # fmt: skip
+        collection.title,
+        vectors.rows,
+        dim,
+        str(vectors.dtype),
+        raw,
+        left,
+        None if job.rows == vectors.rows else job.rows,
+        skipped,
+        len(asked.probes),
+        asked.given,
+        choice.word,
+        choice.source,
+        choice.notes,
+        entries,
+        _histogram(np.concatenate(norms)),
+    )
 
 
 def _histogram(lengths: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[int, ...]]:

@@ -78,9 +78,14 @@ class RecallReport:
 
 
 def measure_recall(
-    result: Base, truth: Base, *, k: Sequence[int] | None = None, base: Base | None = None,
-    queries: Base | None = None, metric: str | None = None,
-) -> RecallReport:  # fmt: skip
+    result: Base,
+    truth: Base,
+    *,
+    k: Sequence[int] | None = None,
+    base: Base | None = None,
+    queries: Base | None = None,
+    metric: str | None = None,
+) -> RecallReport:
     """Recall of a result against a ground truth, at each k: 1, 10 and 100 where both list so many, by default.
 
     `result` and `truth` are files, collections or arrays of ids (with distances where they have them). With `base` and
@@ -122,8 +127,10 @@ def measure_recall(
     else:
         found, true = mine.ids.astype(np.int64), theirs.ids.astype(np.int64)
         if mine.by_id != theirs.by_id:
-            notes.append(f"{(mine if mine.by_id else theirs).label} lists ids of the base, the other row numbers; "
-                         "name the base to look them up")  # fmt: skip
+            notes.append(
+                f"{(mine if mine.by_id else theirs).label} lists ids of the base, the other row numbers; "
+                "name the base to look them up"
+            )
     if true_keys is None and theirs.distances is not None:
         choice = choose_metric(asked_for)
         scores, said = read_scores(theirs, choice.metric)
@@ -160,10 +167,15 @@ def _keys(scores: NDArray[np.float64], metric: Metric) -> NDArray[np.float64]:
 
 
 def recall_at(
-    k: int, found: NDArray[np.int64], true: NDArray[np.int64],
-    found_keys: NDArray[np.float64] | None = None, true_keys: NDArray[np.float64] | None = None,
-    metric: Metric | None = None, *, told: bool = False,
-) -> Recall:  # fmt: skip
+    k: int,
+    found: NDArray[np.int64],
+    true: NDArray[np.int64],
+    found_keys: NDArray[np.float64] | None = None,
+    true_keys: NDArray[np.float64] | None = None,
+    metric: Metric | None = None,
+    *,
+    told: bool = False,
+) -> Recall:
     """Recall at k of ids against true ids; keys (higher is better) make it fair to ties.
 
     With `told` the found keys are the result's own word: a better one than the k-th true key proves nothing.
@@ -194,9 +206,13 @@ def recall_at(
 
 
 def _doubts(
-    found: NDArray[np.int64], true: NDArray[np.int64], found_keys: NDArray[np.float64], true_keys: NDArray[np.float64],
-    metric: Metric, label: str,
-) -> list[str]:  # fmt: skip
+    found: NDArray[np.int64],
+    true: NDArray[np.int64],
+    found_keys: NDArray[np.float64],
+    true_keys: NDArray[np.float64],
+    metric: Metric,
+    label: str,
+) -> list[str]:
     """A note where a result's distances cannot be those of its rows: better than the last true one, and not listed."""
     _, most = _tie_range(true_keys[:, -1:], true[:, -1:], metric)
     with np.errstate(invalid="ignore"):

@@ -249,9 +249,18 @@ class _Batch:
 
         def work(start: int, stop: int) -> None:
             self._compiled.settle(
-                self._best, mode.sieves, rows, self.queries, self.norms, int(self.metric),
-                block.first, where, block.ids, start, stop,
-            )  # fmt: skip
+                self._best,
+                mode.sieves,
+                rows,
+                self.queries,
+                self.norms,
+                int(self.metric),
+                block.first,
+                where,
+                block.ids,
+                start,
+                stop,
+            )
 
         split(pool, self.threads, len(self.queries), work)
         for sieve in mode.sieves:

@@ -40,9 +40,15 @@ STRETCH = 1 << 24  # bytes under one checksum
 REMEDY = "delete it and build it again"
 
 DTYPES = {
-    "codes": np.int8, "scale": np.float32, "error": np.float32, "hat": np.float32, "norm": np.float64,
-    "half": np.float64, "along": np.float64, "center": np.float32,
-}  # fmt: skip
+    "codes": np.int8,
+    "scale": np.float32,
+    "error": np.float32,
+    "hat": np.float32,
+    "norm": np.float64,
+    "half": np.float64,
+    "along": np.float64,
+    "center": np.float32,
+}
 
 Array = NDArray[Any]
 
@@ -69,10 +75,13 @@ class Stretches:
         for i, crc in zip(todo, spread(self._sum, todo, threads)):
             if crc != self.crcs[i]:
                 raise Corrupt(
-                    f"array {self.name} is damaged: its bytes do not have their checksum", path=self.path,
-                    offset=self.offset + i * STRETCH, expected=f"CRC-32 {self.crcs[i]:08x}", found=f"{crc:08x}",
+                    f"array {self.name} is damaged: its bytes do not have their checksum",
+                    path=self.path,
+                    offset=self.offset + i * STRETCH,
+                    expected=f"CRC-32 {self.crcs[i]:08x}",
+                    found=f"{crc:08x}",
                     remedy=REMEDY,
-                )  # fmt: skip
+                )
             self.seen.add(i)
 
     def _sum(self, i: int) -> int:

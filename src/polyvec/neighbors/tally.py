@@ -114,10 +114,18 @@ class Tally:
             return Entry(self.name, self.title, self.size, ratio, *nothing, (), (), self.failed or "no rows")
         recalls = tuple(recall_at(k, found, ids, None, keys, metric) for k in ks)
         return Entry(
-            self.name, self.title, self.size, ratio, self.max_error, self.sum_error / self.values,
-            max(0.0, self.max_turn), self.sum_turn / self.rows, self.sum_drift / self.rows, recalls,
+            self.name,
+            self.title,
+            self.size,
+            ratio,
+            self.max_error,
+            self.sum_error / self.values,
+            max(0.0, self.max_turn),
+            self.sum_turn / self.rows,
+            self.sum_drift / self.rows,
+            recalls,
             tuple(map(int, self.histogram)),
-        )  # fmt: skip
+        )
 
 
 def cut(start: int, stop: int, values: Singles, numbers: NDArray[np.int64], held: NDArray[np.int64]) -> Rows:

@@ -191,11 +191,16 @@ TRIALS = {
             "bfloat16", "bfloat16", lambda d: 2 * d, _codec(lambda look: BFloat16()), Target(".safetensors", "bfloat16")
         ),
         Trial(
-            "int8-file", "int8, one range a file", lambda d: d,
+            "int8-file",
+            "int8, one range a file",
+            lambda d: d,
             _codec(lambda look: AffineUint8.fit([np.array([[look.low, look.high]], np.float32)])),
         ),
         Trial(
-            "int8-chunk", f"int8, one range for {CHUNK_ROWS:,} rows", lambda d: d + 8 / CHUNK_ROWS, fit_chunks,
+            "int8-chunk",
+            f"int8, one range for {CHUNK_ROWS:,} rows",
+            lambda d: d + 8 / CHUNK_ROWS,
+            fit_chunks,
             Target(".cvc", "int8", finite=True),
         ),
         Trial("int8-row", "int8, one scale a row", lambda d: d + 4, _codec(lambda look: ScaledInt8())),
@@ -205,7 +210,7 @@ TRIALS = {
         Trial("half-dims", "first half of the dimensions", lambda d: 4 * max(1, d // 2), truncated(0.5)),
         Trial("quarter-dims", "first quarter of the dimensions", lambda d: 4 * max(1, d // 4), truncated(1 / 4)),
     )
-}  # fmt: skip
+}
 
 
 def choose_trials(names: list[str] | tuple[str, ...] | None) -> list[Trial]:

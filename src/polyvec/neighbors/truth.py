@@ -86,9 +86,14 @@ class TruthReceipt:
 
 
 def compute_truth(
-    base: Base, queries: Base, *, k: int | None = None, metric: str | Metric | None = None, threads: int | None = None,
+    base: Base,
+    queries: Base,
+    *,
+    k: int | None = None,
+    metric: str | Metric | None = None,
+    threads: int | None = None,
     progress: Progress | None = None,
-) -> Truth:  # fmt: skip
+) -> Truth:
     """The exact k nearest rows of each query, over a file, shards, a collection or an array.
 
     `k` is 100 unless given, or all rows where there are fewer. `metric` may be left out where the base or the queries state theirs.
@@ -100,10 +105,18 @@ def compute_truth(
 
 
 def write_truth(
-    base: Base, queries: Base, output: str | os.PathLike[str], *, k: int | None = None, metric: str | None = None,
-    style: str | None = None, resume: bool = True, threads: int | None = None, progress: Progress | None = None,
+    base: Base,
+    queries: Base,
+    output: str | os.PathLike[str],
+    *,
+    k: int | None = None,
+    metric: str | None = None,
+    style: str | None = None,
+    resume: bool = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
     check_space: bool = True,
-) -> TruthReceipt:  # fmt: skip
+) -> TruthReceipt:
     """Compute ground truth and write it.
 
     `style`: "ids" (one file of ids, .ibin), "big-ann" (ids, then float32 distances, in one file), "cuvs" (ids in
@@ -143,9 +156,18 @@ def write_truth(
             notes += state.notes
             state.path.unlink(missing_ok=True)
     return TruthReceipt(
-        tuple(outputs), len(truth.rows), truth.rows.shape[1], truth.metric, choice.source, convention, rows, resumed,
-        time.perf_counter() - started, tuple(notes), sidecars,
-    )  # fmt: skip
+        tuple(outputs),
+        len(truth.rows),
+        truth.rows.shape[1],
+        truth.metric,
+        choice.source,
+        convention,
+        rows,
+        resumed,
+        time.perf_counter() - started,
+        tuple(notes),
+        sidecars,
+    )
 
 
 def _check_style(target: Path, style: str | None) -> str:
@@ -172,9 +194,14 @@ def guess_style(target: Path) -> str:
 
 
 def _compute(
-    base: Base, queries: Base, k: int | None, metric: str | Metric | None, threads: int | None, progress: Progress | None,
+    base: Base,
+    queries: Base,
+    k: int | None,
+    metric: str | Metric | None,
+    threads: int | None,
+    progress: Progress | None,
     state: _State | None,
-) -> tuple[Truth, int, Choice, tuple[str, ...]]:  # fmt: skip
+) -> tuple[Truth, int, Choice, tuple[str, ...]]:
     with opened(base) as (collection, vectors), opened_queries(queries) as (also, asked):
         choice = choose_metric(metric, [collection, also])
         check_vectors(vectors)

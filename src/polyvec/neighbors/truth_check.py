@@ -58,20 +58,22 @@ class TruthCheck:
 
 
 def verify_truth(
-    base: Base, queries: Base, truth: Base, *, metric: str | None = None, sample: int | None = None,
-    threads: int | None = None, progress: Progress | None = None,
-) -> TruthCheck:  # fmt: skip
+    base: Base,
+    queries: Base,
+    truth: Base,
+    *,
+    metric: str | None = None,
+    sample: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> TruthCheck:
     """`InputError` unless a ground truth is of this base and these queries.
 
     `metric` may be left out where the truth, the base or the queries state it; one that contradicts the truth's own
     is an error. `sample` is how many queries are searched exactly.
     """
     asked_for = None if metric is None else parse_metric(metric)
-    with (
-        opened(base) as (collection, vectors),
-        opened_queries(queries) as (also, asked),
-        opened(truth) as (found, _),
-    ):
+    with opened(base) as (collection, vectors), opened_queries(queries) as (also, asked), opened(truth) as (found, _):
         listed = listed_in(found)
         known = metric_of(listed, asked_for)
         choice = choose_metric(asked_for if known is None else known, [found, collection, also])
@@ -97,9 +99,15 @@ def verify_truth(
         )
         _compare(vectors, probes[some], rows[some], exact.rows, some, choice.metric)
         return TruthCheck(
-            listed.label, choice.word, source, len(rows), rows.shape[1], len(some),
-            None if convention is None else convention.value, choice.notes,
-        )  # fmt: skip
+            listed.label,
+            choice.word,
+            source,
+            len(rows),
+            rows.shape[1],
+            len(some),
+            None if convention is None else convention.value,
+            choice.notes,
+        )
 
 
 def _affordable(vectors: Column, queries: int) -> int:
@@ -162,9 +170,13 @@ def _who(listed: Listed) -> str:
 
 
 def _compare(
-    vectors: Column, probes: NDArray[Any], rows: NDArray[np.int64], true_rows: NDArray[np.int64],
-    queries: NDArray[np.int64], metric: Metric,
-) -> None:  # fmt: skip
+    vectors: Column,
+    probes: NDArray[Any],
+    rows: NDArray[np.int64],
+    true_rows: NDArray[np.int64],
+    queries: NDArray[np.int64],
+    metric: Metric,
+) -> None:
     width = rows.shape[1]
     # Both in one list, so that they are in one unit.
     both = score_listed(vectors, probes, np.concatenate([rows, true_rows], axis=1), metric)

@@ -26,15 +26,27 @@ class ApartSuite(FormatSuite):
     library: ClassVar[str]
     every: ClassVar[int] = 17  # of the damaged files this share is tried: each costs milliseconds in the library
 
-    def _examine_all(self, sample: Sample, export: dict[str, bytes], files: Callable[..., Iterable[Any]], *,
-                     lenient: tuple[bool, ...] = (False,), must_tell: Any = None) -> None:  # fmt: skip
+    def _examine_all(
+        self,
+        sample: Sample,
+        export: dict[str, bytes],
+        files: Callable[..., Iterable[Any]],
+        *,
+        lenient: tuple[bool, ...] = (False,),
+        must_tell: Any = None,
+    ) -> None:
         (name, data), variant = next(iter(export.items())), self._variant(sample, export)
         bad = [(what, changed) for what, changed, *_ in islice(files(data), 0, None, self.every)]
         consume(self._open(sample, data, export))
         at, crashes = 0, []
         while at < len(bad):
-            at, complaint = in_child(bad, at, lambda what, changed: self._examine(
-                what, changed, sample, variant, {name: changed}, lenient[-1], _NoClock()))  # fmt: skip
+            at, complaint = in_child(
+                bad,
+                at,
+                lambda what, changed: self._examine(
+                    what, changed, sample, variant, {name: changed}, lenient[-1], _NoClock()
+                ),
+            )
             if at < len(bad):
                 assert complaint is None, complaint
                 crashes.append(bad[at][0])

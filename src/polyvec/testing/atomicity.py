@@ -128,6 +128,10 @@ class DrippingColumn(Column):
 def with_columns(collection: Collection, change: Callable[[Column], Column]) -> Collection:
     """The collection with each column wrapped."""
     return Collection(
-        {name: change(column) for name, column in collection.columns.items()}, main=collection.main,
-        vocab=collection.vocab, records=collection.records, ids=collection.ids, metadata=collection.metadata,
-    )  # fmt: skip
+        {name: change(column) for name, column in collection.columns.items()},
+        main=collection.main,
+        vocab=collection.vocab,
+        records=collection.records,
+        ids=collection.ids,
+        metadata=collection.metadata,
+    )

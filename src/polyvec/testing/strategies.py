@@ -22,9 +22,14 @@ def _hypothesis() -> Any:
 
 
 def arrays(
-    dtype: Any = np.float32, *, max_rows: int = 9, max_dim: int = 7, min_rows: int = 0, finite: bool = True,
+    dtype: Any = np.float32,
+    *,
+    max_rows: int = 9,
+    max_dim: int = 7,
+    min_rows: int = 0,
+    finite: bool = True,
     bound: float | None = None,
-) -> SearchStrategy[Any]:  # fmt: skip
+) -> SearchStrategy[Any]:
     """Two-dimensional arrays of any values: zeros of both signs, subnormals, extremes, NaN unless ``finite``.
 
     ``bound`` keeps floats within ±bound.
@@ -38,10 +43,7 @@ def arrays(
         limits: dict[str, Any] = {}
         if bound is not None:
             limits = {"min_value": -float(kind.type(bound)), "max_value": float(kind.type(bound))}
-        elements = hnp.from_dtype(
-            kind, allow_nan=not finite, allow_infinity=not finite and bound is None,
-            **limits,
-        )  # fmt: skip
+        elements = hnp.from_dtype(kind, allow_nan=not finite, allow_infinity=not finite and bound is None, **limits)
     shapes = st.tuples(st.integers(min_rows, max_rows), st.integers(1, max_dim))
     made: SearchStrategy[Any] = hnp.arrays(kind, shapes, elements=elements)
     return made
@@ -79,15 +81,18 @@ def collections(
     def complete(array: Any) -> Any:
         rows = len(array)
         integers = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=rows, max_size=rows)
-        metadata = st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4),
-                                   st.integers(-9, 9), max_size=2)  # fmt: skip
+        metadata = st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4), st.integers(-9, 9), max_size=2
+        )
         return st.builds(
             lambda vocab, found, ids, about: Collection.from_arrays(
                 array, vocab=vocab, records=found, ids=ids if ids else None, metadata=about or {}
             ),
-            maybe(allowed.vocab, words(rows)), maybe(allowed.records, records(rows)),
-            maybe(allowed.ids, integers), maybe(allowed.metadata, metadata),
-        )  # fmt: skip
+            maybe(allowed.vocab, words(rows)),
+            maybe(allowed.records, records(rows)),
+            maybe(allowed.ids, integers),
+            maybe(allowed.metadata, metadata),
+        )
 
     kinds = st.sampled_from(DTYPES) if dtype is None else st.just(dtype)
     made: SearchStrategy[Collection] = kinds.flatmap(

@@ -83,9 +83,13 @@ class FormatSuite:
 
     def _write(self, sample: Sample, path: Path, collection: Collection | None = None, **more: Any) -> None:
         chosen: dict[str, Any] = {
-            "encoding": sample.encoding, "format": sample.format, "measure": False, "durable": False,
-            **sample.options, **more,
-        }  # fmt: skip
+            "encoding": sample.encoding,
+            "format": sample.format,
+            "measure": False,
+            "durable": False,
+            **sample.options,
+            **more,
+        }
         write(path, sample.collection if collection is None else collection, **chosen)
 
     def _export(self, sample: Sample, folder: Path, collection: Collection | None = None, **more: Any) -> Export:
@@ -107,9 +111,14 @@ class FormatSuite:
         return self.format.open(self._source(sample, data, export), variant=self._variant(sample, export))
 
     def _examine_all(
-        self, sample: Sample, export: Export, files: Callable[[bytes], Iterable[tuple[Any, ...]]], *,
-        lenient: tuple[bool, ...] = (False,), must_tell: Callable[[str, int], bool] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        sample: Sample,
+        export: Export,
+        files: Callable[[bytes], Iterable[tuple[Any, ...]]],
+        *,
+        lenient: tuple[bool, ...] = (False,),
+        must_tell: Callable[[str, int], bool] | None = None,
+    ) -> None:
         main, variant = self._name(sample), self._variant(sample, export)
         consume(self._open(sample, export[main], export))  # what is imported lazily is there before the limits are
         with bounded(self.headroom) as clock:
@@ -121,8 +130,9 @@ class FormatSuite:
                         if must_tell is not None and place and must_tell(name, place[0]):
                             assert told, f"{name}: {what}: the checksum did not tell"
 
-    def _examine(self, what: str, data: bytes, sample: Sample, variant: str, beside: Export, lenient: bool,
-                 clock: Clock) -> bool:  # fmt: skip
+    def _examine(
+        self, what: str, data: bytes, sample: Sample, variant: str, beside: Export, lenient: bool, clock: Clock
+    ) -> bool:
         clock.restart()
         try:
             return examine(self.format, self._source(sample, data, beside), variant=variant, lenient=lenient)
@@ -154,10 +164,13 @@ class FormatSuite:
         with self._open(sample, export[self._name(sample)], export) as found:
             assert holds.many_columns or len(wanted.columns) == 1
             only = Collection(
-                wanted.columns, main=wanted.main, vocab=wanted.vocab if holds.vocab else None,
-                records=wanted.records if holds.records else None, ids=wanted.ids if holds.ids else None,
+                wanted.columns,
+                main=wanted.main,
+                vocab=wanted.vocab if holds.vocab else None,
+                records=wanted.records if holds.records else None,
+                ids=wanted.ids if holds.ids else None,
                 metadata=wanted.metadata if holds.metadata else None,
-            )  # fmt: skip
+            )
             held = Sample(sample.name, only, tolerance=sample.tolerance)
             assert_same_contents(found, held)
 
@@ -238,9 +251,11 @@ class FormatSuite:
         main = self._name(sample)
         guarded = self.protected(sample, export[main]) if len(export) == 1 else []
         self._examine_all(
-            sample, export, hostile.bit_flips,
+            sample,
+            export,
+            hostile.bit_flips,
             must_tell=lambda name, byte: name == main and any(byte in place for place in guarded),
-        )  # fmt: skip
+        )
 
     def test_hostile_counts_allocate_nothing(self, sample: Sample, tmp_path: Path) -> None:
         export = self._export(sample, tmp_path / "out")

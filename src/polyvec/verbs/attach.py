@@ -211,9 +211,12 @@ def _read_csv(source: Source, delimiter: str) -> Records:
                 continue
             if len(row) != len(names):
                 raise Corrupt(
-                    "a line has another number of values than the first", path=path,
-                    field=f"line {rows.line_num}", expected=len(names), found=len(row),
-                )  # fmt: skip
+                    "a line has another number of values than the first",
+                    path=path,
+                    field=f"line {rows.line_num}",
+                    expected=len(names),
+                    found=len(row),
+                )
             for column, value in zip(columns, row):
                 column.append(value)
     except csv.Error as error:

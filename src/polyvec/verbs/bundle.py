@@ -38,9 +38,17 @@ COPIED = "the distances are copied as they are"
 
 
 def assemble(
-    base: Path, target: Path, *, queries: Path, truth: Path | None = None, distances: Path | None = None,
-    metric: str | None = None, source_format: str | None = None, lenient: bool = False, **options: Any,
-) -> Receipt:  # fmt: skip
+    base: Path,
+    target: Path,
+    *,
+    queries: Path,
+    truth: Path | None = None,
+    distances: Path | None = None,
+    metric: str | None = None,
+    source_format: str | None = None,
+    lenient: bool = False,
+    **options: Any,
+) -> Receipt:
     """Put base, queries and ground truth into one file with the columns train, test, neighbors and distances.
 
     ``truth`` holds ids, or ids and distances; ``distances`` names a file of its own for them. Queries must have the
@@ -56,8 +64,10 @@ def assemble(
         opened.append(formats.open(queries, lenient=lenient))
         train, test = opened[0].vectors, opened[1].vectors
         if train.row_shape != test.row_shape:
-            raise InputError(f"{os.fspath(queries)}: queries of dimension {opened[1].dim} do not belong to a base of "
-                             f"dimension {opened[0].dim} ({os.fspath(base)})")  # fmt: skip
+            raise InputError(
+                f"{os.fspath(queries)}: queries of dimension {opened[1].dim} do not belong to a base of "
+                f"dimension {opened[0].dim} ({os.fspath(base)})"
+            )
         columns: dict[str, Column] = {"train": train, "test": test}
         notes: list[str] = []
         label = _label_of(metric)
@@ -87,12 +97,20 @@ def assemble(
         metadata = {**about, **benchmark_metadata(train, None)}
         if label is not None:
             metadata = {key: value for key, value in metadata.items() if key not in KEYS} | {"distance": label}
-        whole = Collection(columns, main="train", vocab=first.vocab, records=first.records, ids=first.ids,
-                           metadata=metadata, notes=[*(note for c in opened for note in c.notes), *notes])  # fmt: skip
+        whole = Collection(
+            columns,
+            main="train",
+            vocab=first.vocab,
+            records=first.records,
+            ids=first.ids,
+            metadata=metadata,
+            notes=[*(note for c in opened for note in c.notes), *notes],
+        )
         format, _ = resolve_target(target, whole, options.get("format"))
         if not format.holds.many_columns:
-            raise InputError(f"{format.name} files hold one column, not base, queries and truth together; "
-                             "name the output .hdf5")  # fmt: skip
+            raise InputError(
+                f"{format.name} files hold one column, not base, queries and truth together; name the output .hdf5"
+            )
         return write_collection(target, whole, gather(options), inputs=inputs)
     finally:
         for collection in opened:
@@ -100,9 +118,16 @@ def assemble(
 
 
 def take_apart(
-    source: Path, target: Path, *, queries: Path | None = None, truth: Path | None = None,
-    distances: Path | None = None, source_format: str | None = None, lenient: bool = False, **options: Any,
-) -> list[Receipt]:  # fmt: skip
+    source: Path,
+    target: Path,
+    *,
+    queries: Path | None = None,
+    truth: Path | None = None,
+    distances: Path | None = None,
+    source_format: str | None = None,
+    lenient: bool = False,
+    **options: Any,
+) -> list[Receipt]:
     """Write base, queries and ground truth of one file to files of their own, which appear at one moment.
 
     The truth's file also takes the distances, in the layout of big-ann, unless ``distances`` names another, as cuVS
@@ -114,8 +139,9 @@ def take_apart(
         wanted = {"queries": queries, "truth": truth, "distances": distances, "base": target}
         missing = [role for role, path in wanted.items() if path is not None and role not in roles]
         if missing:
-            raise InputError(f"{os.fspath(source)}: there is no {' or '.join(missing)} in it; "
-                             f"it has {', '.join(whole.columns)}")  # fmt: skip
+            raise InputError(
+                f"{os.fspath(source)}: there is no {' or '.join(missing)} in it; it has {', '.join(whole.columns)}"
+            )
         _refuse_twice([path for path in wanted.values() if path is not None])
         near, about, notes = _own_distances(whole, roles, "big-ann" if distances is None else "cuvs")
         receipts = []
@@ -197,8 +223,10 @@ def settle_distances(
                 notes = ["the truth was made of slightly other rows than this base, a compressed copy perhaps"]
     if not found:
         what = "the truth lists neighbours" if told is None else "the truth holds distances"
-        raise InputError(f"{what} that are not those of base and queries under {' or '.join(m.word for m in tried)}; name "
-                         "the metric it was made with (--metric, metric=), or the right base")  # fmt: skip
+        raise InputError(
+            f"{what} that are not those of base and queries under {' or '.join(m.word for m in tried)}; name "
+            "the metric it was made with (--metric, metric=), or the right base"
+        )
     if len({one for one, _ in found}) > 1:
         names = ", ".join(sorted({one.word for one, _ in found}))
         raise InputError(f"the truth's distances fit {names} alike; name the metric with --metric (metric=)")

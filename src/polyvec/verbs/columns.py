@@ -49,8 +49,9 @@ def default_compression(array: Array) -> str:
     return "fp16" if array.dtype.kind in "fV" else "none"
 
 
-def add_column(path: Path, column_name: str, data: Array, compression: str | None = None,
-               output_path: Path | None = None) -> None:  # fmt: skip
+def add_column(
+    path: Path, column_name: str, data: Array, compression: str | None = None, output_path: Path | None = None
+) -> None:
     """Add a column of ``(rows,)`` or ``(rows, dim)``; floats are stored as fp16 unless ``compression`` differs."""
 
     def change(columns: Declared, header: Header) -> Declared:
@@ -62,8 +63,9 @@ def add_column(path: Path, column_name: str, data: Array, compression: str | Non
     edit(path, output_path, change)
 
 
-def update_column(path: Path, column_name: str, data: Array, compression: str | None = None,
-                  output_path: Path | None = None) -> None:  # fmt: skip
+def update_column(
+    path: Path, column_name: str, data: Array, compression: str | None = None, output_path: Path | None = None
+) -> None:
     """Replace the values of a column; its compression stays unless another is given."""
 
     def change(columns: Declared, header: Header) -> Declared:
@@ -73,8 +75,10 @@ def update_column(path: Path, column_name: str, data: Array, compression: str | 
         if compression is None and (kept == "none") != (default_compression(array) == "none"):
             kept = "none" if array.dtype.kind not in "fV" else kept
         new = New(column_name, array, compression or kept, header.rows)
-        return [((json | declared(new.target), None, new) if json["name"] == column_name else (json, name, old))
-                for json, name, old in columns]  # fmt: skip
+        return [
+            ((json | declared(new.target), None, new) if json["name"] == column_name else (json, name, old))
+            for json, name, old in columns
+        ]
 
     edit(path, output_path, change)
 
@@ -158,8 +162,14 @@ def rewrite(source: Source, header: Header, sink: Sink, *, columns: Declared | N
         kept["columns"] = [json for json, _, _ in columns]
     entries = [_entry(chunk, columns) for chunk in header.chunks]
     version = header.version if header.version[0] else (2, 0) if header.columnar else (1, 0)
-    with ChunkWriter(sink, kept, layout=header.layout, version=version, mapped=header.mapped,
-                     chunks=[_wide(entry, columns) for entry in entries]) as writer:  # fmt: skip
+    with ChunkWriter(
+        sink,
+        kept,
+        layout=header.layout,
+        version=version,
+        mapped=header.mapped,
+        chunks=[_wide(entry, columns) for entry in entries],
+    ) as writer:
         for chunk, entry in zip(header.chunks, entries):
             check_chunk(source, chunk)
             writer.begin(entry)

@@ -14,15 +14,7 @@ from polyvec.core.shards import expand
 from polyvec.writing.inputs import as_collection
 from polyvec.writing.loss import SAMPLE_ROWS, Loss, compare
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import (
-    ENCODINGS,
-    Writing,
-    as_progress,
-    fit_columns,
-    gather,
-    resolve_target,
-    write_collection,
-)
+from polyvec.writing.road import ENCODINGS, Writing, as_progress, fit_columns, gather, resolve_target, write_collection
 
 __all__ = [
     "ENCODINGS",
@@ -68,9 +60,16 @@ def write(
 
 
 def convert(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], *, source_format: str | None = None,
-    lenient: bool = False, resume: bool = False, ids: Any = None, records: Any = None, **options: Any,
-) -> Receipt:  # fmt: skip
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    source_format: str | None = None,
+    lenient: bool = False,
+    resume: bool = False,
+    ids: Any = None,
+    records: Any = None,
+    **options: Any,
+) -> Receipt:
     """Convert a file (or a glob of shards) to another format, in bounded memory.
 
     ``encoding`` (raw, float16, bfloat16, int8, pq, lossless) asks for another encoding than the source's;

@@ -68,16 +68,24 @@ class Description:
         return asdict(self)
 
 
-def describe(path: str | os.PathLike[str] | Source, *, format: str | None = None, layout: bool = False,
-             lenient: bool = False, sample: bool = True, **own: Any) -> Description:  # fmt: skip
+def describe(
+    path: str | os.PathLike[str] | Source,
+    *,
+    format: str | None = None,
+    layout: bool = False,
+    lenient: bool = False,
+    sample: bool = True,
+    **own: Any,
+) -> Description:
     """Describe a file. ``layout`` adds its byte map; ``sample=False`` reads no rows at all. Takes the options of `open`."""
     if not isinstance(path, Source):
         return formats.settled(lambda: _describe(open_source(path), format, layout, lenient, sample, own))
     return _describe(path, format, layout, lenient, sample, own)
 
 
-def _describe(source: Source, format: str | None, layout: bool, lenient: bool, sample: bool,
-              own: dict[str, Any]) -> Description:  # fmt: skip
+def _describe(
+    source: Source, format: str | None, layout: bool, lenient: bool, sample: bool, own: dict[str, Any]
+) -> Description:
     with source:
         detection = formats.detect(source, format)
         with warnings.catch_warnings():
@@ -91,13 +99,22 @@ def _describe(source: Source, format: str | None, layout: bool, lenient: bool, s
                     else None
                 )
                 return Description(
-                    source.label, collection.format, detection.match.reason, source.size, collection.rows,
-                    collection.dim, columns, len(collection.vocab) if collection.vocab is not None else None,
-                    collection.records.fields if collection.records is not None else None, _ids(collection),
-                    collection.metadata, tuple(collection.sidecars),
+                    source.label,
+                    collection.format,
+                    detection.match.reason,
+                    source.size,
+                    collection.rows,
+                    collection.dim,
+                    columns,
+                    len(collection.vocab) if collection.vocab is not None else None,
+                    collection.records.fields if collection.records is not None else None,
+                    _ids(collection),
+                    collection.metadata,
+                    tuple(collection.sidecars),
                     tuple(f"{m.variant or f.name}: {m.reason}" for f, m in detection.others if m.confidence > 1),
-                    tuple(notes), spans,
-                )  # fmt: skip
+                    tuple(notes),
+                    spans,
+                )
 
 
 def _ids(collection: Collection) -> str | None:
@@ -119,10 +136,22 @@ def describe_column(column: Column, *, sample: bool = True) -> ColumnDescription
     norms = row_lengths(whole) if len(whole) else np.zeros(1)
     some = values[finite] if finite.any() else np.zeros(1)
     return ColumnDescription(
-        column.name, column.rows, column.shape, column.dtype.name, column.encoding, column.nbytes, len(rows),
-        float(some.min()), float(some.max()), float(some.mean()), float(norms.min()), float(norms.mean()),
-        float(norms.max()), int((~finite.all(axis=1)).sum()), int((values == 0).all(axis=1).sum()),
-    )  # fmt: skip
+        column.name,
+        column.rows,
+        column.shape,
+        column.dtype.name,
+        column.encoding,
+        column.nbytes,
+        len(rows),
+        float(some.min()),
+        float(some.max()),
+        float(some.mean()),
+        float(norms.min()),
+        float(norms.mean()),
+        float(norms.max()),
+        int((~finite.all(axis=1)).sum()),
+        int((values == 0).all(axis=1).sum()),
+    )
 
 
 def _remarks(collection: Collection, columns: tuple[ColumnDescription, ...]) -> list[str]:

@@ -34,10 +34,19 @@ class CorruptedChunkError(Corrupt):
 
 
 def load_cvc(
-    path: Path, device: str = "cpu", framework: str = "torch", backend: str = "auto", on_corruption: str = "raise",
-    fill_value: float = 0.0, *, out: Array | None = None, rows: slice | None = None,
-    columns: str | Sequence[str] | None = None, corrupted: list[tuple[int, int]] | None = None, dtype: str | None = None,
-) -> Any:  # fmt: skip
+    path: Path,
+    device: str = "cpu",
+    framework: str = "torch",
+    backend: str = "auto",
+    on_corruption: str = "raise",
+    fill_value: float = 0.0,
+    *,
+    out: Array | None = None,
+    rows: slice | None = None,
+    columns: str | Sequence[str] | None = None,
+    corrupted: list[tuple[int, int]] | None = None,
+    dtype: str | None = None,
+) -> Any:
     """Load a file: a ``(rows, dimension)`` float32 array, or of a columnar file a dict of arrays.
 
     On a device ``dtype`` may also be float16 or bfloat16, and ``out`` is an array there.
@@ -64,10 +73,17 @@ def load_cvc(
 
 
 def load_cvc_chunked(
-    path: Path, chunk_indices: Sequence[int] | None = None, device: str = "cpu", framework: str = "torch",
-    backend: str = "auto", *, out: Array | None = None, columns: str | Sequence[str] | None = None,
-    on_corruption: str = "raise", fill_value: float = 0.0,
-) -> Iterator[tuple[int, Any]]:  # fmt: skip
+    path: Path,
+    chunk_indices: Sequence[int] | None = None,
+    device: str = "cpu",
+    framework: str = "torch",
+    backend: str = "auto",
+    *,
+    out: Array | None = None,
+    columns: str | Sequence[str] | None = None,
+    on_corruption: str = "raise",
+    fill_value: float = 0.0,
+) -> Iterator[tuple[int, Any]]:
     """Iterate over ``(chunk_index, array)`` of the chunks asked for, or all, in the file's order.
 
     ``out``, as large as the largest chunk, is filled again for every chunk: then memory is one chunk, and an array is
@@ -87,11 +103,22 @@ def load_cvc_chunked(
 
 
 def load_cvc_range(
-    path: Path, chunk_indices: Sequence[int] | None = None, device: str = "cpu", framework: str = "torch",
-    backend: str = "auto", metadata_key: str | None = None, metadata_value: Any = None, section_key: str | None = None,
-    section_value: Any = None, *, rows: slice | None = None, out: Array | None = None,
-    columns: str | Sequence[str] | None = None, on_corruption: str = "raise", fill_value: float = 0.0,
-) -> Any:  # fmt: skip
+    path: Path,
+    chunk_indices: Sequence[int] | None = None,
+    device: str = "cpu",
+    framework: str = "torch",
+    backend: str = "auto",
+    metadata_key: str | None = None,
+    metadata_value: Any = None,
+    section_key: str | None = None,
+    section_value: Any = None,
+    *,
+    rows: slice | None = None,
+    out: Array | None = None,
+    columns: str | Sequence[str] | None = None,
+    on_corruption: str = "raise",
+    fill_value: float = 0.0,
+) -> Any:
     """Load some rows as one array: chunks by index, chunks whose metadata has a value, sections that have one, or rows.
 
     All that match are returned, in the file's order, even several sections in one chunk. `InputError` where none does.
@@ -115,10 +142,18 @@ def load_cvc_range(
 
 
 def load_cvc_columns(
-    path: Path, columns: Sequence[str] | None = None, device: str = "cpu", framework: str = "torch",
-    backend: str = "auto", section_key: str | None = None, section_value: Any = None, *, rows: slice | None = None,
-    on_corruption: str = "raise", fill_value: float = 0.0,
-) -> dict[str, Any]:  # fmt: skip
+    path: Path,
+    columns: Sequence[str] | None = None,
+    device: str = "cpu",
+    framework: str = "torch",
+    backend: str = "auto",
+    section_key: str | None = None,
+    section_value: Any = None,
+    *,
+    rows: slice | None = None,
+    on_corruption: str = "raise",
+    fill_value: float = 0.0,
+) -> dict[str, Any]:
     """Load columns of a columnar file, reading only their bytes: a dict of arrays, flat where the dimension is 1.
 
     Columns stored with ``none`` come in their own dtype, all others as float32.
@@ -138,8 +173,16 @@ def load_cvc_columns(
 class File:
     """An open file, how to load from it, and what to do about bad chunks."""
 
-    def __init__(self, source: Source, device: str, framework: str, backend: str, on_corruption: str, fill_value: float,
-                 corrupted: list[tuple[int, int]] | None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        source: Source,
+        device: str,
+        framework: str,
+        backend: str,
+        on_corruption: str,
+        fill_value: float,
+        corrupted: list[tuple[int, int]] | None,
+    ) -> None:
         if on_corruption not in ("raise", "skip", "warn"):
             raise InputError(f"unknown on_corruption {on_corruption!r}; there are raise, skip and warn")
         self.source = source
@@ -327,8 +370,11 @@ class File:
             if self.corrupted is not None:
                 self.corrupted.append((first, last))
             if self.on_corruption == "warn":
-                warnings.warn(f"{self.source.label}: rows {first} to {last - 1} are damaged and filled with "
-                              f"{self.fill_value}", FormatWarning, stacklevel=4)  # fmt: skip
+                warnings.warn(
+                    f"{self.source.label}: rows {first} to {last - 1} are damaged and filled with {self.fill_value}",
+                    FormatWarning,
+                    stacklevel=4,
+                )
 
     def check_whole_chunks(self) -> None:
         """Check chunks whose columns have no checksums of their own; possible only where all of them are read."""
@@ -351,8 +397,15 @@ class File:
 
 
 @contextmanager
-def opened(path: Path, device: str, framework: str, backend: str, on_corruption: str, fill_value: float,
-            corrupted: list[tuple[int, int]] | None = None) -> Iterator[File]:  # fmt: skip
+def opened(
+    path: Path,
+    device: str,
+    framework: str,
+    backend: str,
+    on_corruption: str,
+    fill_value: float,
+    corrupted: list[tuple[int, int]] | None = None,
+) -> Iterator[File]:
     numpy_only = backend in ("python", "numpy")
     with Source(path) as source, kernels.use_path("numpy") if numpy_only else nullcontext():
         refuse_foreign(source)
@@ -367,8 +420,15 @@ def find_device(device: str, backend: str, framework: str) -> devices.Device:
 
 
 def _corrupted(error: FormatError) -> CorruptedChunkError:
-    return CorruptedChunkError(error.message, path=error.path, offset=error.offset, field=error.field,
-                               expected=error.expected, found=error.found, remedy=error.remedy)  # fmt: skip
+    return CorruptedChunkError(
+        error.message,
+        path=error.path,
+        offset=error.offset,
+        field=error.field,
+        expected=error.expected,
+        found=error.found,
+        remedy=error.remedy,
+    )
 
 
 def _as_float32(extent: Extent) -> Extent:

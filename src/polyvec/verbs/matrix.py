@@ -12,10 +12,16 @@ from polyvec.core.format import Format
 def list_formats() -> list[dict[str, Any]]:
     """Every format: name, title, suffixes, what it holds."""
     return [
-        {"name": f.name, "title": f.title, "suffixes": list(f.suffixes), "writable": f.writable, "extra": f.extra,
-         **asdict(f.holds)}
+        {
+            "name": f.name,
+            "title": f.title,
+            "suffixes": list(f.suffixes),
+            "writable": f.writable,
+            "extra": f.extra,
+            **asdict(f.holds),
+        }
         for f in formats.all_formats()
-    ]  # fmt: skip
+    ]
 
 
 def conversion_matrix() -> dict[str, dict[str, str]]:

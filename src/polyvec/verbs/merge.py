@@ -14,10 +14,17 @@ from polyvec.verbs.convert import Receipt, gather, refuse_given, write_given
 
 
 def merge(
-    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], target: str | os.PathLike[str], *,
-    source_format: str | None = None, lenient: bool = False, strict: bool = False, resume: bool = False,
-    ids: Any = None, records: Any = None, **options: Any,
-) -> Receipt:  # fmt: skip
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    source_format: str | None = None,
+    lenient: bool = False,
+    strict: bool = False,
+    resume: bool = False,
+    ids: Any = None,
+    records: Any = None,
+    **options: Any,
+) -> Receipt:
     """Merge files (paths, globs) of one kind into ``target``, in the order given; globs in shard order.
 
     Gaps and duplicates in shard numbers become notes of the receipt, or errors with ``strict``. With ``resume``

@@ -30,11 +30,18 @@ Metadata = Mapping[str, Any]
 
 
 def pack_cvc(
-    vectors: Array | Collection | Iterable[Array], output_path: Path, compression: str = "fp16",
-    chunk_size: int = CHUNK_ROWS, chunk_metadata: Sequence[Metadata] | None = None, mmap_optimized: bool = False, *,
-    layout: str | None = None, allow_overflow: bool = False, durable: bool = True,
+    vectors: Array | Collection | Iterable[Array],
+    output_path: Path,
+    compression: str = "fp16",
+    chunk_size: int = CHUNK_ROWS,
+    chunk_metadata: Sequence[Metadata] | None = None,
+    mmap_optimized: bool = False,
+    *,
+    layout: str | None = None,
+    allow_overflow: bool = False,
+    durable: bool = True,
     progress: Callable[[int, int], None] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Pack vectors into a file, which is replaced atomically.
 
     ``vectors`` is a ``(rows, dimension)`` array, a collection (its main column), or an iterator of such arrays, which
@@ -88,15 +95,29 @@ def pack_cvc_sections(
         raise InputError("there are no sections; give at least one (array, metadata) pair")
     column = _joined("vectors", [array for array, _ in pairs])
     target = replace(choose(column, compression, columnar=False), allow_overflow=allow_overflow)
-    _write({"vectors": column}, [target], output_path, chunk_size, _spans(pairs, [len(a) for a, _ in pairs]),
-           _own(layout, mmap_optimized, allow_overflow), durable, columnar=False)  # fmt: skip
+    _write(
+        {"vectors": column},
+        [target],
+        output_path,
+        chunk_size,
+        _spans(pairs, [len(a) for a, _ in pairs]),
+        _own(layout, mmap_optimized, allow_overflow),
+        durable,
+        columnar=False,
+    )
 
 
 def pack_cvc_columns(
-    data: Mapping[str, Array], output_path: Path, compressions: Mapping[str, str] | None = None,
-    chunk_size: int = CHUNK_ROWS, *, mmap_optimized: bool = False, layout: str | None = None,
-    allow_overflow: bool = False, durable: bool = True,
-) -> None:  # fmt: skip
+    data: Mapping[str, Array],
+    output_path: Path,
+    compressions: Mapping[str, str] | None = None,
+    chunk_size: int = CHUNK_ROWS,
+    *,
+    mmap_optimized: bool = False,
+    layout: str | None = None,
+    allow_overflow: bool = False,
+    durable: bool = True,
+) -> None:
     """Pack named columns of one length, each with its own dimension, dtype and compression.
 
     Floats are stored as fp16 and whole numbers as they are (``none``), unless ``compressions`` says otherwise.
@@ -116,10 +137,16 @@ def pack_cvc_columns(
 
 
 def pack_cvc_sections_columnar(
-    sections: Iterable[tuple[Mapping[str, Array], Metadata]], output_path: Path,
-    compressions: Mapping[str, str] | None = None, chunk_size: int = CHUNK_ROWS, *, mmap_optimized: bool = False,
-    layout: str | None = None, allow_overflow: bool = False, durable: bool = True,
-) -> None:  # fmt: skip
+    sections: Iterable[tuple[Mapping[str, Array], Metadata]],
+    output_path: Path,
+    compressions: Mapping[str, str] | None = None,
+    chunk_size: int = CHUNK_ROWS,
+    *,
+    mmap_optimized: bool = False,
+    layout: str | None = None,
+    allow_overflow: bool = False,
+    durable: bool = True,
+) -> None:
     """Pack ``(columns, metadata)`` pairs one after the other; all have the same columns."""
     pairs = list(sections)
     if not pairs:
@@ -148,9 +175,17 @@ def pack_cvc_sections_columnar(
     )
 
 
-def _write(columns: Mapping[str, Column], targets: Sequence[Target], path: Path, chunk_size: int,
-           sections: Sequence[tuple[int, int, Metadata]], own: Mapping[str, Any], durable: bool,
-           *, columnar: bool) -> None:  # fmt: skip
+def _write(
+    columns: Mapping[str, Column],
+    targets: Sequence[Target],
+    path: Path,
+    chunk_size: int,
+    sections: Sequence[tuple[int, int, Metadata]],
+    own: Mapping[str, Any],
+    durable: bool,
+    *,
+    columnar: bool,
+) -> None:
     lengths = {name: column.rows for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"columns have different lengths: {lengths}; give every column the same rows")
@@ -158,13 +193,21 @@ def _write(columns: Mapping[str, Column], targets: Sequence[Target], path: Path,
     chunks = partition(columns, targets, _chunk_rows(chunk_size), False)
     with Sink(path, durable=durable) as sink:
         drop_sidecars(sink)
-        write_file(collection, sink, targets, chunks, sections=sections, options=WriteOptions(own=own),
-                   columnar=columnar)  # fmt: skip
+        write_file(
+            collection, sink, targets, chunks, sections=sections, options=WriteOptions(own=own), columnar=columnar
+        )
         check_collection(sink, FORMAT, collection)
 
 
-def _pack_stream(arrays: Iterator[Array], path: Path, compression: str, chunk_rows: int,
-                 metadata: Sequence[Metadata] | None, own: Mapping[str, Any], durable: bool) -> None:  # fmt: skip
+def _pack_stream(
+    arrays: Iterator[Array],
+    path: Path,
+    compression: str,
+    chunk_rows: int,
+    metadata: Sequence[Metadata] | None,
+    own: Mapping[str, Any],
+    durable: bool,
+) -> None:
     """Arrays as they come, in chunks: one chunk is held, and the header finds its place at the end."""
     first = next(arrays, None)
     if first is None:

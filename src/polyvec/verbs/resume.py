@@ -50,9 +50,14 @@ class Piece:
 
 
 def run_resumable(
-    paths: Sequence[str], target: str | os.PathLike[str], writing: Writing, *, source_format: str | None = None,
-    lenient: bool = False, notes: Sequence[str] = (),
-) -> Receipt:  # fmt: skip
+    paths: Sequence[str],
+    target: str | os.PathLike[str],
+    writing: Writing,
+    *,
+    source_format: str | None = None,
+    lenient: bool = False,
+    notes: Sequence[str] = (),
+) -> Receipt:
     """Convert or merge ``paths`` into ``target``, going on where an earlier run of the same job stopped."""
     started = time.perf_counter()
     if os.fspath(target) == "-" or "-" in paths:
@@ -90,8 +95,13 @@ def run_resumable(
                 raise InputError("an input changed while it was read; run this again when its writer is done")
             with _join(parts.paths(len(pieces)), chosen) as joined:
                 joined.taken = whole.taken
-                final = replace(writing, column=None, progress=None, format=writing.format,
-                                encoding=writing.encoding if stage.format == "safetensors" else None)  # fmt: skip
+                final = replace(
+                    writing,
+                    column=None,
+                    progress=None,
+                    format=writing.format,
+                    encoding=writing.encoding if stage.format == "safetensors" else None,
+                )
                 try:
                     receipt = write_collection(target, joined, final, inputs=paths, against=chosen)
                 except (InputError, LossyConversion):
@@ -102,8 +112,9 @@ def run_resumable(
     codec = receipt.codec.partition(" -> ")
     before = f"raw {chosen.vectors.dtype.name}" if chosen.vectors.encoding == "raw" else chosen.vectors.encoding
     said = [*notes, *(f"{kept} of {len(pieces)} parts were there already" for _ in range(min(1, kept)))]
-    return replace(receipt, codec=f"{before} -> {codec[2]}", seconds=time.perf_counter() - started,
-                   notes=(*receipt.notes, *said))  # fmt: skip
+    return replace(
+        receipt, codec=f"{before} -> {codec[2]}", seconds=time.perf_counter() - started, notes=(*receipt.notes, *said)
+    )
 
 
 def _select(whole: Collection, column: str) -> Collection:
@@ -118,8 +129,10 @@ def _refuse_unequal(collection: Collection) -> None:
         name for name, column in collection.columns.items() if column.rows != collection.rows and not column.derived
     ]
     if others:
-        raise InputError(f"--resume works row by row, and {', '.join(others)} have other rows than {collection.main}; "
-                         f"choose one with --column (column=), for example --column {collection.main}")  # fmt: skip
+        raise InputError(
+            f"--resume works row by row, and {', '.join(others)} have other rows than {collection.main}; "
+            f"choose one with --column (column=), for example --column {collection.main}"
+        )
 
 
 def _stage(collection: Collection, format: Format, variant: str, writing: Writing) -> Writing:
@@ -127,10 +140,26 @@ def _stage(collection: Collection, format: Format, variant: str, writing: Writin
     encoded = any(column.encoding != "raw" for column in collection.columns.values())
     as_target = writing.encoding is None if encoded else format.name in PACKED and writing.encoding in PLAIN
     if as_target:
-        return replace(writing, format=variant or format.name, overwrite=True, sidecar=True, sha256=True, measure=False,
-                       dry_run=False, progress=None, working=True)  # fmt: skip
-    return Writing(encoding=None, format="safetensors", column=writing.column, durable=writing.durable, sha256=True,
-                   measure=False, working=True)  # fmt: skip
+        return replace(
+            writing,
+            format=variant or format.name,
+            overwrite=True,
+            sidecar=True,
+            sha256=True,
+            measure=False,
+            dry_run=False,
+            progress=None,
+            working=True,
+        )
+    return Writing(
+        encoding=None,
+        format="safetensors",
+        column=writing.column,
+        durable=writing.durable,
+        sha256=True,
+        measure=False,
+        working=True,
+    )
 
 
 def _cut(paths: Sequence[str], opening: Mapping[str, Any], column: str | None) -> list[Piece]:
@@ -143,16 +172,24 @@ def _cut(paths: Sequence[str], opening: Mapping[str, Any], column: str | None) -
     return pieces or [Piece(paths[0], 0, 0)]
 
 
-def _fingerprint(paths: Sequence[str], writing: Writing, source_format: str | None, lenient: bool,
-                 pieces: Sequence[Piece]) -> dict[str, Any]:  # fmt: skip
+def _fingerprint(
+    paths: Sequence[str], writing: Writing, source_format: str | None, lenient: bool, pieces: Sequence[Piece]
+) -> dict[str, Any]:
     """What must be the same for parts of an earlier run to be of use: the inputs and all that shapes the bytes."""
     return {
         "polyvec": __version__,
         "inputs": _stamps(paths),
-        "options": [writing.encoding, writing.format, writing.column, writing.chunk_rows, source_format, lenient,
-                    {key: str(value) for key, value in sorted(writing.own.items())}],
+        "options": [
+            writing.encoding,
+            writing.format,
+            writing.column,
+            writing.chunk_rows,
+            source_format,
+            lenient,
+            {key: str(value) for key, value in sorted(writing.own.items())},
+        ],
         "pieces": [[paths.index(piece.path), piece.start, piece.stop] for piece in pieces],
-    }  # fmt: skip
+    }
 
 
 def _stamps(paths: Sequence[str]) -> list[list[Any]]:
@@ -181,8 +218,17 @@ def _join(paths: Sequence[Path], like: Collection) -> Iterator[Collection]:
             column.name = name
             column.lengths = name in like.columns and like[name].lengths
         # What all rows share was copied into every part; the source's own words say it once.
-        yield Collection(columns, main=like.main, vocab=whole.vocab, records=whole.records, ids=whole.ids,
-                         metadata=like.metadata, notes=like.notes, format=like.format, path=like.path)  # fmt: skip
+        yield Collection(
+            columns,
+            main=like.main,
+            vocab=whole.vocab,
+            records=whole.records,
+            ids=whole.ids,
+            metadata=like.metadata,
+            notes=like.notes,
+            format=like.format,
+            path=like.path,
+        )
     finally:
         for collection in opened:
             collection.close()

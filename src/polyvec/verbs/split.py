@@ -26,9 +26,15 @@ FILES_A_SHARD = 6  # itself and what may lie beside it; all are open until they 
 
 
 def split(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], *, rows: int | None = None,
-    parts: int | None = None, source_format: str | None = None, lenient: bool = False, **options: Any,
-) -> list[Receipt]:  # fmt: skip
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    rows: int | None = None,
+    parts: int | None = None,
+    source_format: str | None = None,
+    lenient: bool = False,
+    **options: Any,
+) -> list[Receipt]:
     """Split a file into shards of ``rows`` rows, or into ``parts`` of nearly equal size.
 
     ``target`` names them: ``out.fbin`` gives ``out-00000-of-00003.fbin`` and so on; a ``{}`` in it is replaced by the
@@ -40,8 +46,9 @@ def split(
     if os.fspath(target) == "-":
         raise InputError("standard output takes one file, not shards; name a file")
     if (rows if rows is not None else parts or 0) < 1:
-        raise InputError(f"{'rows' if rows is not None else 'parts'} must be at least 1, "
-                         f"not {rows if rows is not None else parts}")  # fmt: skip
+        raise InputError(
+            f"{'rows' if rows is not None else 'parts'} must be at least 1, not {rows if rows is not None else parts}"
+        )
     writing = gather(options)
     with formats.open(source, format=source_format, lenient=lenient, offered=writing.own) as collection:
         total = collection.rows
@@ -121,9 +128,15 @@ def shard_path(target: str | os.PathLike[str], number: int, total: int) -> Path:
 
 
 def choose_rows(
-    total: int, *, head: int | None = None, range: tuple[int, int] | None = None, random: int | None = None,
-    stride: int | None = None, seed: int = 0, limit: int | None = None,
-) -> Any:  # fmt: skip
+    total: int,
+    *,
+    head: int | None = None,
+    range: tuple[int, int] | None = None,
+    random: int | None = None,
+    stride: int | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+) -> Any:
     """Rows of a sample, as a range or a sorted array: the first, a range, random ones, every ``stride``-th."""
     given = [n for n, v in (("head", head), ("range", range), ("random", random), ("stride", stride)) if v is not None]
     if len(given) != 1:
@@ -171,10 +184,19 @@ def _at_least(name: str, value: int, least: int) -> None:
 
 
 def sample(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], *, head: int | None = None,
-    range: tuple[int, int] | None = None, random: int | None = None, stride: int | None = None, seed: int = 0,
-    limit: int | None = None, source_format: str | None = None, lenient: bool = False, **options: Any,
-) -> Receipt:  # fmt: skip
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    head: int | None = None,
+    range: tuple[int, int] | None = None,
+    random: int | None = None,
+    stride: int | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    source_format: str | None = None,
+    lenient: bool = False,
+    **options: Any,
+) -> Receipt:
     """Write some rows of a file: the first ``head``, a ``range`` (start, stop), ``random`` ones by ``seed``, or every
     ``stride``-th (at most ``limit``). Takes the options of `convert`.
     """

@@ -133,10 +133,20 @@ def stats(
                 progress(block.first + block.count, vectors.rows)
         duplicates, examples = walk.duplicates()
         return Stats(
-            collection.title, vectors.name, vectors.rows, vectors.row_shape[0], str(vectors.dtype),
-            walk.zero, walk.nan, walk.infinite, duplicates, examples, walk.dimensions(), walk.norms(),
+            collection.title,
+            vectors.name,
+            vectors.rows,
+            vectors.row_shape[0],
+            str(vectors.dtype),
+            walk.zero,
+            walk.nan,
+            walk.infinite,
+            duplicates,
+            examples,
+            walk.dimensions(),
+            walk.norms(),
             look_at_shape(vectors, threads),
-        )  # fmt: skip
+        )
 
 
 class _Walk:
@@ -286,9 +296,15 @@ def look_at_shape(column: Column, threads: int | None = None) -> Shape | None:
     partition = np.exp(np.concatenate([unit @ axes, -(unit @ axes)], axis=1)).sum(axis=0)
     near, nearest, intrinsic = _neighbours(unit.astype(np.float32), rows.astype(np.float32), threads)
     return Shape(
-        n, mean_cosine, float(partition.min() / partition.max()), rank,
-        float(variances[-1] / spread) if spread > 0 else 1.0, intrinsic, near, nearest,
-    )  # fmt: skip
+        n,
+        mean_cosine,
+        float(partition.min() / partition.max()),
+        rank,
+        float(variances[-1] / spread) if spread > 0 else 1.0,
+        intrinsic,
+        near,
+        nearest,
+    )
 
 
 def _neighbours(

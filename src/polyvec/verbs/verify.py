@@ -55,9 +55,14 @@ class Report:
 
 
 def verify(
-    path: str | os.PathLike[str] | Source, *, format: str | None = None, sha256: str | bool = False,
-    write_digest: bool = False, progress: Progress | None = None, **own: Any,
-) -> Report:  # fmt: skip
+    path: str | os.PathLike[str] | Source,
+    *,
+    format: str | None = None,
+    sha256: str | bool = False,
+    write_digest: bool = False,
+    progress: Progress | None = None,
+    **own: Any,
+) -> Report:
     """Check a file: its structure, every size and checksum it has, and every row.
 
     ``sha256`` True adds the file's digest to the report; a digest is also compared. Digests beside the file
@@ -93,19 +98,35 @@ def verify(
         digest = hashing.digest()
         findings.extend(hashing.compare())
         if not source.current():
-            findings.append(Finding("error", f"{source.label}: the file was replaced or changed while it was checked; "
-                                    "check it again when its writer is done"))  # fmt: skip
+            findings.append(
+                Finding(
+                    "error",
+                    f"{source.label}: the file was replaced or changed while it was checked; "
+                    "check it again when its writer is done",
+                )
+            )
         if isinstance(sha256, str) and digest != sha256.lower():
-            findings.append(Finding("error", f"{source.label}: SHA-256 differs: expected {sha256}, found {digest}; "
-                                    "fetch the file again", field="sha256"))  # fmt: skip
+            findings.append(
+                Finding(
+                    "error",
+                    f"{source.label}: SHA-256 differs: expected {sha256}, found {digest}; fetch the file again",
+                    field="sha256",
+                )
+            )
         against = hashing.against or ("the digest given" if isinstance(sha256, str) else None)
         against = against or ("its own checksums" if guarded else None)
         bad = any(finding.severity == "error" for finding in findings)
         written = None if bad or not write_digest else hashing.write()
         return Report(
-            source.label, name, source.size, tuple(findings), digest if sha256 else None,
-            "content" if against or written else "structure", against, written,
-        )  # fmt: skip
+            source.label,
+            name,
+            source.size,
+            tuple(findings),
+            digest if sha256 else None,
+            "content" if against or written else "structure",
+            against,
+            written,
+        )
 
 
 def verify_all(paths: Sequence[str | os.PathLike[str]], **options: Any) -> list[Report]:
@@ -220,24 +241,40 @@ class Hashing:
             return
         listed = self.source.name + DIGEST
         if self.source.name not in self.told:
-            yield Finding("warning", f"{self.source.label}: {listed} lies beside it and does not name it; remove it, or "
-                          "write it again (--write-digest)", field="sha256")  # fmt: skip
+            yield Finding(
+                "warning",
+                f"{self.source.label}: {listed} lies beside it and does not name it; remove it, or "
+                "write it again (--write-digest)",
+                field="sha256",
+            )
             return
         for name, digest in self.told.items():
             if name not in self.names:
                 beside = self.source.sibling(name)
                 if beside is None and name.startswith(self.source.name):
-                    yield Finding("error", f"{self.source.label}: its sidecar {name}, of which {listed} holds a digest, "
-                                  "is missing; put it back", field="sha256")  # fmt: skip
+                    yield Finding(
+                        "error",
+                        f"{self.source.label}: its sidecar {name}, of which {listed} holds a digest, "
+                        "is missing; put it back",
+                        field="sha256",
+                    )
                 elif beside is not None:
                     beside.close()
             elif self._found.get(name) != digest:
-                yield Finding("error", f"{self._label(name)}: its content is not what {listed} says: expected {digest}, "
-                              f"found {self._found.get(name)}{self._age(name)}", field="sha256")  # fmt: skip
+                yield Finding(
+                    "error",
+                    f"{self._label(name)}: its content is not what {listed} says: expected {digest}, "
+                    f"found {self._found.get(name)}{self._age(name)}",
+                    field="sha256",
+                )
         new = [name for name in self.names if name not in self.told]
         if new:
-            yield Finding("warning", f"{self.source.label}: {', '.join(new)} beside it has no digest in {listed}; add it "
-                          f"by removing {listed} and running polyvec verify --write-digest", field="sha256")  # fmt: skip
+            yield Finding(
+                "warning",
+                f"{self.source.label}: {', '.join(new)} beside it has no digest in {listed}; add it "
+                f"by removing {listed} and running polyvec verify --write-digest",
+                field="sha256",
+            )
 
     def _label(self, name: str) -> str:
         return str(Path(self.source.label).with_name(name)) if name != self.source.name else self.source.label

@@ -116,8 +116,14 @@ def bucket_to_explicit(collection: Collection) -> Collection:
     places[order] = np.arange(len(distinct))
     explicit = ExplicitIndexer(indexer.min_n, indexer.max_n, ngrams, places[inverse.reshape(-1)])
     columns = {**collection.columns, "subwords": TakeColumn(collection["subwords"], distinct[order])}
-    return Collection(columns, main=collection.main, vocab=Vocab(collection.vocab.words, subwords=explicit),
-                      metadata=collection.metadata, format=collection.format, path=collection.path)  # fmt: skip
+    return Collection(
+        columns,
+        main=collection.main,
+        vocab=Vocab(collection.vocab.words, subwords=explicit),
+        metadata=collection.metadata,
+        format=collection.format,
+        path=collection.path,
+    )
 
 
 def _firsts(table: tables.Table) -> NDArray[np.int64]:
@@ -135,9 +141,17 @@ def _packed(table: tables.Table) -> tables.Table:
 
 
 def quantize(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], *, quantizer: str = "pq", parts: int | None = None,
-    bits: int = 8, iterations: int = 25, seed: int = 42, norms: bool = True, **options: Any,
-) -> tuple[Receipt, QuantizationLoss]:  # fmt: skip
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    quantizer: str = "pq",
+    parts: int | None = None,
+    bits: int = 8,
+    iterations: int = 25,
+    seed: int = 42,
+    norms: bool = True,
+    **options: Any,
+) -> tuple[Receipt, QuantizationLoss]:
     """Write a finalfusion file whose matrix is product codes, and measure what was lost.
 
     ``parts`` bytes a row (half the dimension by default) of ``bits`` bits; ``quantizer="opq"`` also learns a rotation.

@@ -44,9 +44,15 @@ class Field:
         if ramp[0] == ramp[1]:
             ramp = [low, high]
         return {
-            "name": self.name, "kind": self.kind, "low": low, "high": high, "ramp": ramp, "file": file,
-            "wide": self.column.dtype == np.float64, "plain": self._plain(known),
-        }  # fmt: skip
+            "name": self.name,
+            "kind": self.kind,
+            "low": low,
+            "high": high,
+            "ramp": ramp,
+            "file": file,
+            "wide": self.column.dtype == np.float64,
+            "plain": self._plain(known),
+        }
 
     def _plain(self, known: NDArray[np.float64]) -> bool:
         """Whether its numbers are written without thousands separators: years, ids, codes."""

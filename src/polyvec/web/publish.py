@@ -62,10 +62,16 @@ class _Memory:
 
 
 def publish(
-    collection: Collection, output: str | os.PathLike[str], *, title: str | None = None, projection: str = "pca",
-    roles: Mapping[str, str | None] | None = None, drop_invalid: bool = False, overwrite: bool = False,
+    collection: Collection,
+    output: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    projection: str = "pca",
+    roles: Mapping[str, str | None] | None = None,
+    drop_invalid: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
-) -> Published:  # fmt: skip
+) -> Published:
     """Write a folder that any web server can serve: the page and the collection, searchable in the browser.
 
     Rows are brought to length one (search is by cosine) and rounded to int8. ``projection`` lays out the map (pca or
@@ -79,8 +85,9 @@ def publish(
     collection, dropped = _searchable(collection, drop_invalid)
     with FolderSink(target, ours=is_of_a_site, last=f"data/{SITE}") as folder:
         shelf = _Below(folder, "data")
-        site = write_data(collection, shelf, title=_titled(collection, title), projection=projection, roles=roles,
-                          progress=progress)  # fmt: skip
+        site = write_data(
+            collection, shelf, title=_titled(collection, title), projection=projection, roles=roles, progress=progress
+        )
         for name in asset_files():
             folder.put(name, [read_asset(name)])
         folder.put(INDEX, [site_html(site["title"]).encode()])
@@ -88,10 +95,16 @@ def publish(
 
 
 def publish_single_file(
-    collection: Collection, path: str | os.PathLike[str], *, title: str | None = None, projection: str = "pca",
-    roles: Mapping[str, str | None] | None = None, drop_invalid: bool = False, overwrite: bool = True,
+    collection: Collection,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    projection: str = "pca",
+    roles: Mapping[str, str | None] | None = None,
+    drop_invalid: bool = False,
+    overwrite: bool = True,
     progress: Progress | None = None,
-) -> Published:  # fmt: skip
+) -> Published:
     """Write one HTML file with everything in it; it opens from disk, without a server. Options as in `publish`."""
     collection, dropped = _searchable(collection, drop_invalid)
     if collection.rows * collection.dim > MOST_SINGLE:
@@ -100,17 +113,23 @@ def publish_single_file(
             "vectors); publish a folder, or a sample (polyvec sample)"
         )
     shelf = _Memory()
-    site = write_data(collection, shelf, title=_titled(collection, title), projection=projection, roles=roles,
-                      progress=progress)  # fmt: skip
+    site = write_data(
+        collection, shelf, title=_titled(collection, title), projection=projection, roles=roles, progress=progress
+    )
     with Sink(path, overwrite=overwrite) as sink:
         sink.write(single_html(site["title"], shelf.files).encode())
     return Published(Path(path), site["rows"], site["dim"], sink.size, site["map"]["note"], dropped)
 
 
 def write_data(
-    collection: Collection, shelf: Shelf, *, title: str, projection: str, roles: Mapping[str, str | None] | None,
+    collection: Collection,
+    shelf: Shelf,
+    *,
+    title: str,
+    projection: str,
+    roles: Mapping[str, str | None] | None,
     progress: Progress | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The files under data/, site.json last; returns what site.json says."""
     entries = Entries(collection, Roles(collection, roles))
     rows = collection.rows
@@ -137,11 +156,18 @@ def write_data(
         shelf.put(file, [field.packed()])
         fields.append(field.about(file))
     site = {
-        "version": 1, "title": title, "source": "static", "rows": rows, "dim": collection.dim, "roles": entries.roles,
-        "ids": held, "fields": fields, "map": {"file": "map.bin", "points": rows, "note": plane.note},
+        "version": 1,
+        "title": title,
+        "source": "static",
+        "rows": rows,
+        "dim": collection.dim,
+        "roles": entries.roles,
+        "ids": held,
+        "fields": fields,
+        "map": {"file": "map.bin", "points": rows, "note": plane.note},
         "records": {"per": PER_SHARD, "folder": "records"},
         "embeddings": {"file": EMBEDDINGS, "sha256": digest.hexdigest()},
-    }  # fmt: skip
+    }
     shelf.put(SITE, [_json(site)])
     return site
 

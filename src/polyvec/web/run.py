@@ -27,9 +27,14 @@ MOST_HEADER = 32 << 10
 
 @contextmanager
 def open_served(
-    file: str | None, *, model: str | None = None, title: str | None = None, records: str | None = None,
-    column: str | None = None, format: str | None = None,
-) -> Iterator[tuple[ServedCollection | None, list[Any]]]:  # fmt: skip
+    file: str | None,
+    *,
+    model: str | None = None,
+    title: str | None = None,
+    records: str | None = None,
+    column: str | None = None,
+    format: str | None = None,
+) -> Iterator[tuple[ServedCollection | None, list[Any]]]:
     """The collection to serve (None without a file) and the model's routes; the file is closed at the end."""
     with ExitStack() as stack:
         embedder = _open_model(model, stack) if model else None
@@ -73,9 +78,14 @@ def _model_routes(embedder: Any) -> list[Any]:
 
 
 def run_app(
-    served: ServedCollection | None, *, extra: Sequence[Any] = (), host: str = "127.0.0.1", port: int = 0,
-    hosts: Sequence[str] = LOCAL, ready: Callable[[str], None] | None = None,
-) -> None:  # fmt: skip
+    served: ServedCollection | None,
+    *,
+    extra: Sequence[Any] = (),
+    host: str = "127.0.0.1",
+    port: int = 0,
+    hosts: Sequence[str] = LOCAL,
+    ready: Callable[[str], None] | None = None,
+) -> None:
     """Serve until interrupted; ``ready`` is told the address once the server listens."""
     try:
         import uvicorn
@@ -88,10 +98,16 @@ def run_app(
         shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         config = uvicorn.Config(
-            make_app(served, extra=extra, hosts=hosts), log_level="warning", access_log=False, server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S, limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=2,
-            h11_max_incomplete_event_size=MOST_HEADER, lifespan="off",
-        )  # fmt: skip
+            make_app(served, extra=extra, hosts=hosts),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=2,
+            h11_max_incomplete_event_size=MOST_HEADER,
+            lifespan="off",
+        )
         server = uvicorn.Server(config)
 
         async def run() -> None:

@@ -37,9 +37,15 @@ class ServedCollection:
     """What the page asks a server for. Not for several threads at once: the app asks one question at a time."""
 
     def __init__(
-        self, collection: Collection, *, title: str | None = None, roles: Mapping[str, str | None] | None = None,
-        points: int = MOST_POINTS, embed: Embed | None = None, model_dim: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        collection: Collection,
+        *,
+        title: str | None = None,
+        roles: Mapping[str, str | None] | None = None,
+        points: int = MOST_POINTS,
+        embed: Embed | None = None,
+        model_dim: int | None = None,
+    ) -> None:
         column = collection.vectors
         if len(column.shape) != 2 or column.dtype.kind not in "fiuV" or not column.rows:
             raise InputError(
@@ -96,11 +102,19 @@ class ServedCollection:
         if self.sample is not None:
             about["rows_file"] = "points.bin"
         return {
-            "version": 1, "title": self.title, "source": "server", "rows": self.collection.rows,
-            "dim": self.collection.dim, "roles": self.entries.roles, "format": self.collection.format,
-            "ids": None if self.ids is None else "names", "fields": [f.about(f"field-{i}.bin") for i, f in enumerate(self.fields)], "map": about,
-            "records": {"per": 1, "folder": ""}, "text_query": self.embed is not None,
-        }  # fmt: skip
+            "version": 1,
+            "title": self.title,
+            "source": "server",
+            "rows": self.collection.rows,
+            "dim": self.collection.dim,
+            "roles": self.entries.roles,
+            "format": self.collection.format,
+            "ids": None if self.ids is None else "names",
+            "fields": [f.about(f"field-{i}.bin") for i, f in enumerate(self.fields)],
+            "map": about,
+            "records": {"per": 1, "folder": ""},
+            "text_query": self.embed is not None,
+        }
 
     # -- questions
 
@@ -163,9 +177,14 @@ class ServedCollection:
             raise InputError(f"rows must be from 0 to {self.collection.rows - 1}, at most {MOST_ROWS} at a time")
 
     def search(
-        self, *, row: int | None = None, text: str | None = None, k: int = 20,
-        filters: Mapping[str, list[str]] | None = None, seconds: float = 30.0,
-    ) -> list[dict[str, Any]]:  # fmt: skip
+        self,
+        *,
+        row: int | None = None,
+        text: str | None = None,
+        k: int = 20,
+        filters: Mapping[str, list[str]] | None = None,
+        seconds: float = 30.0,
+    ) -> list[dict[str, Any]]:
         """The k rows with the largest cosine, exactly, by a scan of the file; `TooSlow` after ``seconds``."""
         if row is not None:
             self._refuse([row])

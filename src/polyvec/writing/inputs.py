@@ -43,9 +43,13 @@ def _rows(data: Any) -> Any:
 
 
 def replaced(
-    base: Collection, *, vocab: Any = None, records: Any = None, ids: Any = None,
+    base: Collection,
+    *,
+    vocab: Any = None,
+    records: Any = None,
+    ids: Any = None,
     metadata: Mapping[str, Any] | None = None,
-) -> Collection:  # fmt: skip
+) -> Collection:
     """The same columns with other words, records, ids or metadata; `InputError` unless there is one a row."""
     if vocab is None and records is None and ids is None and metadata is None:
         return base

@@ -51,9 +51,15 @@ class ReadBack:
 
 
 def read_back(
-    sink: Sink, format: Format, variant: str, expected: Expected, *, forced: str | None = None,
-    against: Collection | None = None, rows: int = SAMPLE_ROWS,
-) -> ReadBack:  # fmt: skip
+    sink: Sink,
+    format: Format,
+    variant: str,
+    expected: Expected,
+    *,
+    forced: str | None = None,
+    against: Collection | None = None,
+    rows: int = SAMPLE_ROWS,
+) -> ReadBack:
     """Open what a sink holds and compare it with what was to be written; `LossyConversion` where it is not that.
 
     ``forced`` is the format's name where the suffix does not choose it. The loss is measured by up to ``rows`` rows of
@@ -113,8 +119,10 @@ def _refusing(sink: Sink, format: Format) -> Iterator[None]:
 
 
 def _refusal(sink: Sink, format: Format, what: str) -> LossyConversion:
-    return LossyConversion(f"{sink.path.name}: nothing was written, because as {format.name} this {what}; "
-                           "choose another format, or change what it cannot hold")  # fmt: skip
+    return LossyConversion(
+        f"{sink.path.name}: nothing was written, because as {format.name} this {what}; "
+        "choose another format, or change what it cannot hold"
+    )
 
 
 def _details(error: FormatError) -> str:

@@ -194,8 +194,20 @@ def write_collection(
         check_target(path, inputs=inputs, overwrite=writing.overwrite)
         notes += rehearse(path, fitted, writing).notes
         sidecars = tuple(f"{Path(path).name} + {what}" for what in fitted.beside)
-        return Receipt(os.fspath(path), format.name, collection.rows, collection.dim, 0, 0.0, path_of, None, sidecars,
-                       tuple(fitted.dropped), notes, dry_run=True)  # fmt: skip
+        return Receipt(
+            os.fspath(path),
+            format.name,
+            collection.rows,
+            collection.dim,
+            0,
+            0.0,
+            path_of,
+            None,
+            sidecars,
+            tuple(fitted.dropped),
+            notes,
+            dry_run=True,
+        )
     sink = Sink(
         path,
         inputs=inputs,
@@ -210,10 +222,20 @@ def write_collection(
             sink, fitted, options, writing, fit(path, against, writing).collection if against else None
         )
     return Receipt(
-        os.fspath(path), format.name, collection.rows, collection.dim, sink.size, time.perf_counter() - started,
-        path_of, found.loss if writing.measure else None, tuple(names), tuple(fitted.dropped), (*notes, *found.notes),
-        sink.hexdigest() if writing.sha256 else None, column_losses=found.columns if writing.measure else {},
-    )  # fmt: skip
+        os.fspath(path),
+        format.name,
+        collection.rows,
+        collection.dim,
+        sink.size,
+        time.perf_counter() - started,
+        path_of,
+        found.loss if writing.measure else None,
+        tuple(names),
+        tuple(fitted.dropped),
+        (*notes, *found.notes),
+        sink.hexdigest() if writing.sha256 else None,
+        column_losses=found.columns if writing.measure else {},
+    )
 
 
 def estimate(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> int:
@@ -235,9 +257,14 @@ def write_checked(
     format.write(collection, sink, options)
     names = write_sidecars(collection, sink, fitted.beside)
     found = read_back(
-        sink, format, format.written_variant(collection, options), fitted.expected(), forced=writing.format,
-        against=against, rows=SAMPLE_ROWS if writing.measure else SIDE_ROWS,
-    )  # fmt: skip
+        sink,
+        format,
+        format.written_variant(collection, options),
+        fitted.expected(),
+        forced=writing.format,
+        against=against,
+        rows=SAMPLE_ROWS if writing.measure else SIDE_ROWS,
+    )
     return names, found
 
 

@@ -108,9 +108,15 @@ def _embed(folder: Path, rows: int | None) -> Corpus:
         announce=announce,
     )
     kinds = [entry.kind for entry in corpus.entries]
-    counted = ", ".join(f"{kinds.count(kind):,} {name}" for kind, name in
-                        (("module", "modules"), ("class", "classes"), ("function", "functions"), ("method", "methods"))
-                        )  # fmt: skip
+    counted = ", ".join(
+        f"{kinds.count(kind):,} {name}"
+        for kind, name in (
+            ("module", "modules"),
+            ("class", "classes"),
+            ("function", "functions"),
+            ("method", "methods"),
+        )
+    )
     example = min(corpus.entries, key=lambda entry: (entry.module != "zipfile", entry.name))
     print(f"   {len(kinds):,} summaries ({counted}), such as")
     print(f"   {example.name}: {_short(example.summary, 90)}")
@@ -136,8 +142,10 @@ def _flip(collection: Collection, folder: Path) -> None:
         byte = file.read(1)[0]
         file.seek(place)
         file.write(bytes([byte ^ 1]))
-    print(f"   {path.name}, {path.stat().st_size:,} bytes, was {'sound' if sound else 'NOT sound'}; "
-          f"bit 0 of byte {place:,} was flipped. polyvec verify says:")  # fmt: skip
+    print(
+        f"   {path.name}, {path.stat().st_size:,} bytes, was {'sound' if sound else 'NOT sound'}; "
+        f"bit 0 of byte {place:,} was flipped. polyvec verify says:"
+    )
     found = verify(path).findings
     for finding in found:
         print(f"   {finding.severity}: {finding.message.replace(str(folder) + os.sep, '')}")
@@ -162,8 +170,10 @@ def _shard(collection: Collection, folder: Path) -> None:
     hidden.rename(made[2])
     receipt = merge(shards, merged, durable=False, sha256=True)
     same = merged.read_bytes() == source.read_bytes()
-    print(f"   with it: {receipt.rows:,} rows merged, sha256 {str(receipt.sha256)[:16]}…, "
-          f"{'the same bytes as before' if same else 'NOT the same bytes'}")  # fmt: skip
+    print(
+        f"   with it: {receipt.rows:,} rows merged, sha256 {str(receipt.sha256)[:16]}…, "
+        f"{'the same bytes as before' if same else 'NOT the same bytes'}"
+    )
 
 
 def _ask(collection: Collection, corpus: Corpus) -> None:

@@ -89,8 +89,16 @@ class _Trial:
         if loss is not None and loss.exact:
             error, cosine = "exact", "1"
         shown = receipt.codec.split(" -> ")[-1] + (", 4 bits" if own else "")
-        return [name, shown, f"{receipt.bytes:,}", f"{receipt.bytes / self.bytes:.0%}", error, cosine, f"{recall:.1%}",
-                f"{receipt.seconds:.2f}"]  # fmt: skip
+        return [
+            name,
+            shown,
+            f"{receipt.bytes:,}",
+            f"{receipt.bytes / self.bytes:.0%}",
+            error,
+            cosine,
+            f"{recall:.1%}",
+            f"{receipt.seconds:.2f}",
+        ]
 
     def _recall(self, rows: NDArray[Any]) -> float:
         """The share of the true neighbours found among the rows; many formats give back the very same rows."""

@@ -75,8 +75,14 @@ class CvcColumn(FileColumn):
         dtypes = {extent.codec.dtype for extent in extents} or {np.dtype(np.float32)}
         names = {NAMES.get(encoding.compression_of(extent.codec, True) or "", "raw") for extent in extents}
         names = names or {NAMES[spec.compression]}
-        super().__init__(name, source, extents, row_shape=spec.row_shape, dtype=dtypes.pop() if len(dtypes) == 1 else
-                         np.dtype(np.float32), encoding=names.pop() if len(names) == 1 else "mixed")  # fmt: skip
+        super().__init__(
+            name,
+            source,
+            extents,
+            row_shape=spec.row_shape,
+            dtype=dtypes.pop() if len(dtypes) == 1 else np.dtype(np.float32),
+            encoding=names.pop() if len(names) == 1 else "mixed",
+        )
         self.header = header
         self._checked: set[int] = set()
         self._last: tuple[Extent, Array] | None = None
@@ -141,8 +147,9 @@ class Cvc(Format):
     name = "cvc"
     title = "CVC, compressed vector collections"
     suffixes = (".cvc",)
-    holds = Holds(many_columns=True, records=True, metadata=True,
-                  encodings=("raw", "float16", "bfloat16", "int8", "lossless"))  # fmt: skip
+    holds = Holds(
+        many_columns=True, records=True, metadata=True, encodings=("raw", "float16", "bfloat16", "int8", "lossless")
+    )
     options = ("layout", "mmap_optimized", "allow_overflow")
     checksummed = True
 
@@ -219,8 +226,10 @@ class Cvc(Format):
             if chunk.offset > at:
                 spans.append(Span(at, chunk.offset - at, "padding"))
             values = header.chunk_words.read(source, chunk.offset)
-            spans += [replace(span, name=f"chunks[{chunk.index}].{span.name.split('.')[-1]}")
-                      for span in header.chunk_words.spans(chunk.offset, values)]  # fmt: skip
+            spans += [
+                replace(span, name=f"chunks[{chunk.index}].{span.name.split('.')[-1]}")
+                for span in header.chunk_words.spans(chunk.offset, values)
+            ]
             for name, piece in sorted(chunk.pieces.items(), key=lambda pair: pair[1].offset):
                 kind = encoding.compression_of(piece.codec, True)
                 spans.append(
@@ -270,8 +279,9 @@ def choose_targets(collection: Collection, options: WriteOptions) -> list[Target
     own = collection.format == "cvc"
     columnar = len(columns) > 1 or (own and collection.main != "vectors") or not collection.vectors.row_shape
     if not columnar:
-        only = encoding.choose(collection.vectors, asked, columnar=False, own=own,
-                               allow_overflow=bool(options.own.get("allow_overflow")))  # fmt: skip
+        only = encoding.choose(
+            collection.vectors, asked, columnar=False, own=own, allow_overflow=bool(options.own.get("allow_overflow"))
+        )
         if only.spec.compression != "none" or only.spec.dtype == np.float32:
             return [only]
     targets = []
@@ -296,10 +306,16 @@ def is_columnar(targets: Sequence[Target]) -> bool:
 
 
 def write_file(
-    collection: Collection, sink: Sink, targets: Sequence[Target], chunks: Sequence[range], *,
-    sections: Sequence[tuple[int, int, Mapping[str, Any]]] = (), chunk_metadata: Sequence[Json] | None = None,
-    options: WriteOptions, columnar: bool | None = None,
-) -> None:  # fmt: skip
+    collection: Collection,
+    sink: Sink,
+    targets: Sequence[Target],
+    chunks: Sequence[range],
+    *,
+    sections: Sequence[tuple[int, int, Mapping[str, Any]]] = (),
+    chunk_metadata: Sequence[Json] | None = None,
+    options: WriteOptions,
+    columnar: bool | None = None,
+) -> None:
     """Write a collection in the chunks given; ``columnar`` None takes that form only where it is needed."""
     columnar = columnar or is_columnar(targets) or (collection.format == "cvc" and collection.main != "vectors")
     mapped = bool(options.own.get("mmap_optimized", False))
@@ -322,8 +338,9 @@ def write_file(
         if options.progress:
             options.progress(done // len(targets), collection.rows)
 
-    with ChunkWriter(sink, header, layout=layout, version=(2, 0) if columnar else (1, 0), mapped=mapped,
-                     chunks=widest) as writer:  # fmt: skip
+    with ChunkWriter(
+        sink, header, layout=layout, version=(2, 0) if columnar else (1, 0), mapped=mapped, chunks=widest
+    ) as writer:
         for chunk, entry in zip(chunks, entries):
             write_chunk(writer, entry, collection.columns, chunk, targets, columnar=columnar, progress=count)
 

@@ -157,8 +157,14 @@ def widest(target: Target, columnar: bool) -> Json:
     return place | ({"offset": WIDE_COUNT, "size": WIDE_COUNT, "crc32": WIDE_COUNT} if columnar else {})
 
 
-def write_piece(writer: ChunkWriter, place: Json, column: Column, rows: range, target: Target,
-                progress: Callable[[int], None] | None = None) -> None:  # fmt: skip
+def write_piece(
+    writer: ChunkWriter,
+    place: Json,
+    column: Column,
+    rows: range,
+    target: Target,
+    progress: Callable[[int], None] | None = None,
+) -> None:
     """Write rows of a column as the current part of a chunk; ``place`` gets its compression and parameters."""
     extents = list(column.extents(rows.start, rows.stop))
     first = writer.rows - len(rows)  # errors name rows of the file
@@ -266,8 +272,10 @@ class Sections:
 
     def header(self) -> list[Json]:
         """The header's list."""
-        return [{"start_index": start, "end_index": stop, "num_vectors": stop - start, "metadata": dict(metadata)}
-                for start, stop, metadata in self.all]  # fmt: skip
+        return [
+            {"start_index": start, "end_index": stop, "num_vectors": stop - start, "metadata": dict(metadata)}
+            for start, stop, metadata in self.all
+        ]
 
     def inside(self, rows: range) -> list[Json]:
         """The parts that lie in a chunk, as its JSON has them."""
@@ -275,7 +283,13 @@ class Sections:
         for start, stop, metadata in self.all[bisect_right(self._stops, rows.start) :]:
             if start >= rows.stop:
                 break
-            found.append({"metadata": dict(metadata), "start_in_chunk": max(start, rows.start) - rows.start,
-                          "end_in_chunk": min(stop, rows.stop) - rows.start, "section_start": start,
-                          "section_end": stop})  # fmt: skip
+            found.append(
+                {
+                    "metadata": dict(metadata),
+                    "start_in_chunk": max(start, rows.start) - rows.start,
+                    "end_in_chunk": min(stop, rows.stop) - rows.start,
+                    "section_start": start,
+                    "section_end": stop,
+                }
+            )
         return found

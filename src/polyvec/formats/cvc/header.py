@@ -187,12 +187,22 @@ class _Parser:
                 remedy="upgrade polyvec",
             )
         if size > source.size - self.at:
-            raise Truncated("the file ends inside its header", offset=record.offset("header_len"), field="header_len",
-                            expected=f"at most {max(0, source.size - self.at)} bytes", found=size,
-                            remedy="fetch the file again")  # fmt: skip
+            raise Truncated(
+                "the file ends inside its header",
+                offset=record.offset("header_len"),
+                field="header_len",
+                expected=f"at most {max(0, source.size - self.at)} bytes",
+                found=size,
+                remedy="fetch the file again",
+            )
         if size > MAX_HEADER_BYTES:
-            raise Unsupported("the header is too large", offset=record.offset("header_len"), field="header_len",
-                              expected=f"at most {MAX_HEADER_BYTES} bytes", found=size)  # fmt: skip
+            raise Unsupported(
+                "the header is too large",
+                offset=record.offset("header_len"),
+                field="header_len",
+                expected=f"at most {MAX_HEADER_BYTES} bytes",
+                found=size,
+            )
         json = parse_json(take(source, self.at, size, "header"), offset=self.at, field="header")
         if not isinstance(json, dict):
             raise self.fail("the header is not a JSON object", "header", "{…}", type(json).__name__)
@@ -209,8 +219,20 @@ class _Parser:
         end = self.ends(chunks, self.at + size)
         if end < source.size:
             self.notes.append(f"{source.size - end} extra bytes after the last chunk, from byte {end} on, are ignored")
-        return Header(layout, version, json, self.at, size, rows, columnar, columns, chunks,
-                      tuple(self.sections(json, chunks, rows)), end, tuple(self.notes))  # fmt: skip
+        return Header(
+            layout,
+            version,
+            json,
+            self.at,
+            size,
+            rows,
+            columnar,
+            columns,
+            chunks,
+            tuple(self.sections(json, chunks, rows)),
+            end,
+            tuple(self.notes),
+        )
 
     # -- fields
 
@@ -236,8 +258,9 @@ class _Parser:
         value = json.get(key)
         name = f"{path}{key}"
         if type(value) not in (int, float):
-            raise self.fail(f"{name} is missing or no number", name, "a finite number",
-                            "nothing" if key not in json else value)  # fmt: skip
+            raise self.fail(
+                f"{name} is missing or no number", name, "a finite number", "nothing" if key not in json else value
+            )
         try:
             with np.errstate(over="ignore"):
                 single = float(np.float32(float(value)))  # type: ignore[arg-type]
@@ -250,27 +273,39 @@ class _Parser:
     def columnar(self, json: Json) -> bool:
         kind = json.get("format_type", "columnar" if "columns" in json and "dimension" not in json else "single")
         if kind not in ("columnar", "single"):
-            raise Unsupported("unknown format_type", offset=self.at, field="format_type", expected="columnar or single",
-                              found=str(kind)[:40])  # fmt: skip
+            raise Unsupported(
+                "unknown format_type",
+                offset=self.at,
+                field="format_type",
+                expected="columnar or single",
+                found=str(kind)[:40],
+            )
         return bool(kind == "columnar")
 
     def compression(self, value: Any, name: str) -> str:
         if value not in COMPRESSIONS:
-            raise Unsupported("unknown compression", offset=self.at, field=name, expected=" or ".join(COMPRESSIONS),
-                              found=str(value)[:40])  # fmt: skip
+            raise Unsupported(
+                "unknown compression",
+                offset=self.at,
+                field=name,
+                expected=" or ".join(COMPRESSIONS),
+                found=str(value)[:40],
+            )
         return str(value)
 
     def single(self, json: Json, rows: int) -> ColumnSpec:
         dimension = self.count(json, "dimension")
         if rows and not dimension:
             raise self.fail("rows of dimension 0", "dimension", "at least 1", 0)
-        return ColumnSpec("vectors", (dimension,), np.dtype("<f4"),
-                          self.compression(json.get("compression"), "compression"))  # fmt: skip
+        return ColumnSpec(
+            "vectors", (dimension,), np.dtype("<f4"), self.compression(json.get("compression"), "compression")
+        )
 
     def dtype(self, value: Any, name: str) -> np.dtype[Any]:
         if value not in DTYPES:
-            raise Unsupported("unknown dtype", offset=self.at, field=name, expected=" or ".join(DTYPES),
-                              found=str(value)[:40])  # fmt: skip
+            raise Unsupported(
+                "unknown dtype", offset=self.at, field=name, expected=" or ".join(DTYPES), found=str(value)[:40]
+            )
         stored: np.dtype[Any] = np.dtype(str(value)).newbyteorder("<")
         return stored
 
@@ -299,8 +334,9 @@ class _Parser:
 
     # -- chunks
 
-    def chunks(self, json: Json, entries: list[Json], columns: tuple[ColumnSpec, ...], layout: str, at: int,
-               columnar: bool) -> Iterator[Chunk]:  # fmt: skip
+    def chunks(
+        self, json: Json, entries: list[Json], columns: tuple[ColumnSpec, ...], layout: str, at: int, columnar: bool
+    ) -> Iterator[Chunk]:
         words = VERSIONED_CHUNK if layout == "versioned" else DOCUMENT_CHUNK
         start, first = 0, at
         for index, entry in enumerate(entries):
@@ -311,15 +347,25 @@ class _Parser:
                 if at < first:
                     raise self.fail("a chunk lies inside the header", f"{path}file_offset", f"at least {first}", at)
             if at + words.size > self.source.size:
-                raise Truncated("the file ends before its last chunk", offset=at, field=f"{path}length",
-                                expected=f"{words.size} bytes", found=f"{max(0, self.source.size - at)} bytes",
-                                remedy="fetch the file again")  # fmt: skip
+                raise Truncated(
+                    "the file ends before its last chunk",
+                    offset=at,
+                    field=f"{path}length",
+                    expected=f"{words.size} bytes",
+                    found=f"{max(0, self.source.size - at)} bytes",
+                    remedy="fetch the file again",
+                )
             found = words.read(self.source, at)
             size, payload = found["length"], at + words.size
             if size > self.source.size - payload:
-                raise Truncated("a chunk reaches past the end of the file", offset=at, field=f"{path}length",
-                                expected=f"at most {self.source.size - payload} bytes", found=size,
-                                remedy="fetch the file again")  # fmt: skip
+                raise Truncated(
+                    "a chunk reaches past the end of the file",
+                    offset=at,
+                    field=f"{path}length",
+                    expected=f"at most {self.source.size - payload} bytes",
+                    found=size,
+                    remedy="fetch the file again",
+                )
             crc = self.checksum(entry, path)
             if crc is not None and found.get("crc32", crc) != crc:
                 raise self.fail(
@@ -353,13 +399,19 @@ class _Parser:
         width = codec.row_bytes(spec.row_shape)
         if width is None:
             if rows * spec.dimension > 2 * size:
-                raise self.fail("a lossless chunk is too small for its rows", name,
-                                f"at least {rows * spec.dimension // 2} bytes", size, offset)  # fmt: skip
+                raise self.fail(
+                    "a lossless chunk is too small for its rows",
+                    name,
+                    f"at least {rows * spec.dimension // 2} bytes",
+                    size,
+                    offset,
+                )
         elif size != rows * width:
             raise self.fail(f"a chunk of {rows} rows has the wrong size", name, f"{rows * width} bytes", size, offset)
 
-    def pieces(self, entry: Json, columns: tuple[ColumnSpec, ...], path: str, start: int, rows: int, payload: int,
-               size: int) -> dict[str, Extent]:  # fmt: skip
+    def pieces(
+        self, entry: Json, columns: tuple[ColumnSpec, ...], path: str, start: int, rows: int, payload: int, size: int
+    ) -> dict[str, Extent]:
         places = entry.get("columns")
         if not isinstance(places, dict):
             raise self.fail("a chunk does not place its columns", f"{path}columns", "{…}", type(places).__name__)
@@ -380,8 +432,12 @@ class _Parser:
         ordered = sorted(((p.offset, p.size, n) for n, p in pieces.items() if p.size), key=lambda piece: piece[0])
         for (one, length, first), (two, _, second) in pairwise(ordered):
             if one + length > two:
-                raise self.fail(f"columns {first!r} and {second!r} overlap", f"{path}columns.{second}.offset",
-                                f"at least {one + length - payload}", two - payload)  # fmt: skip
+                raise self.fail(
+                    f"columns {first!r} and {second!r} overlap",
+                    f"{path}columns.{second}.offset",
+                    f"at least {one + length - payload}",
+                    two - payload,
+                )
         return pieces
 
     def ends(self, chunks: tuple[Chunk, ...], first: int) -> int:
@@ -408,8 +464,14 @@ class _Parser:
                 path = f"sections[{number}]."
                 if not isinstance(section, dict):
                     raise self.fail("a section is no object", path[:-1], "{…}", type(section).__name__)
-                listed.append((path, self.count(section, "start_index", path, rows),
-                               self.count(section, "end_index", path, rows), section.get("metadata", {})))  # fmt: skip
+                listed.append(
+                    (
+                        path,
+                        self.count(section, "start_index", path, rows),
+                        self.count(section, "end_index", path, rows),
+                        section.get("metadata", {}),
+                    )
+                )
         else:
             listed.extend(self.chunk_sections(chunks))
         at = 0

@@ -70,8 +70,16 @@ class ChunkWriter:
     their number is known.
     """
 
-    def __init__(self, sink: Sink, header: Mapping[str, Any], *, layout: str, version: tuple[int, int], mapped: bool,
-                 chunks: Iterable[Json] | None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        sink: Sink,
+        header: Mapping[str, Any],
+        *,
+        layout: str,
+        version: tuple[int, int],
+        mapped: bool,
+        chunks: Iterable[Json] | None,
+    ) -> None:
         self.sink = sink
         self.header = dict(header)
         self.layout = layout
@@ -148,8 +156,10 @@ class ChunkWriter:
     def _grow(self, size: int) -> None:
         chunk = self.chunks[-1]
         if chunk.size + size > MAX_CHUNK_BYTES:
-            raise InputError(f"a chunk of {chunk.entry['rows']} rows takes {chunk.size + size} bytes and may take "
-                             f"{MAX_CHUNK_BYTES}; choose fewer rows a chunk")  # fmt: skip
+            raise InputError(
+                f"a chunk of {chunk.entry['rows']} rows takes {chunk.size + size} bytes and may take "
+                f"{MAX_CHUNK_BYTES}; choose fewer rows a chunk"
+            )
         chunk.parts[-1].size += size
         self.at += size
 

@@ -63,8 +63,9 @@ class Finalfusion(Format):
     title = "finalfusion word embeddings"
     suffixes = (".fifu",)
     aliases = {"fifu": ""}  # noqa: RUF012
-    holds = Holds(many_columns=True, vocab=True, metadata=True, encodings=("raw", "pq"),
-                  dtypes="int8 to uint64, float32, float64")  # fmt: skip
+    holds = Holds(
+        many_columns=True, vocab=True, metadata=True, encodings=("raw", "pq"), dtypes="int8 to uint64, float32, float64"
+    )
     reading = ("lossy",)
     options = (
         "dialect",
@@ -151,8 +152,11 @@ class Finalfusion(Format):
             yield from repeated(collection, "error")
             codec = collection.vectors.codec
             if isinstance(codec, Raw) and codec.dtype != np.float32:
-                yield Finding("note", f"the reference readers take only float32 matrices, not {codec.dtype.name}",
-                              field="matrix.type")  # fmt: skip
+                yield Finding(
+                    "note",
+                    f"the reference readers take only float32 matrices, not {codec.dtype.name}",
+                    field="matrix.type",
+                )
             if getattr(collection, "dialect", "") == "document":
                 yield Finding("note", "written as the document says; the reference readers refuse it", 12, "chunk_ids")
             yield from check_rows(collection)
@@ -173,8 +177,14 @@ def _column(name: str, source: Source, matrix: Matrix, start: int, stop: int) ->
         if matrix.norms is not None:
             others = (Part("norms", matrix.norms + 4 * start),)
     extent = Extent(0, rows, matrix.data + start * width, rows * width, codec, others=others)
-    return FileColumn(name, source, [extent], row_shape=(matrix.dim,), dtype=matrix.dtype,
-                      encoding="pq" if matrix.quantized else "raw")  # fmt: skip
+    return FileColumn(
+        name,
+        source,
+        [extent],
+        row_shape=(matrix.dim,),
+        dtype=matrix.dtype,
+        encoding="pq" if matrix.quantized else "raw",
+    )
 
 
 def _product(source: Source, matrix: Matrix, origin: int) -> Product:

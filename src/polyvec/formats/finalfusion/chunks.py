@@ -38,7 +38,7 @@ from polyvec.formats.finalfusion.structure import (
     File,
     Matrix,
     paddings,
-)  # fmt: skip
+)
 from polyvec.formats.finalfusion.vocabs import read_words
 
 
@@ -53,8 +53,13 @@ def read_file(source: Source, *, lossy: bool = False) -> File:
         raise Unsupported("unknown finalfusion version", offset=4, field="version", expected=0, found=head["version"])
     count = head["n_chunks"]
     if not 1 <= count <= MAX_CHUNKS or HEADER.size + 4 * count > source.size:
-        raise Corrupt("the header promises more chunks than the file can hold", offset=8, field="n_chunks",
-                      expected="1 or more, with an identifier each", found=count)  # fmt: skip
+        raise Corrupt(
+            "the header promises more chunks than the file can hold",
+            offset=8,
+            field="n_chunks",
+            expected="1 or more, with an identifier each",
+            found=count,
+        )
     ids = list(struct.unpack(f"<{count}I", source.read_at(HEADER.size, 4 * count)))
     file = File(dialect=_dialect(ids))
     file.spans += HEADER.spans(0, head)
@@ -66,8 +71,13 @@ def read_file(source: Source, *, lossy: bool = False) -> File:
         _read_chunk(file, source, cursor, expected, lossy)
     if file.words is None or file.matrix is None:
         missing = "vocabulary" if file.words is None else "matrix"
-        raise Corrupt(f"the file has no {missing} chunk", offset=8, field="chunk_ids",
-                      expected="a vocabulary, then a matrix", found=str(ids[:12]))  # fmt: skip
+        raise Corrupt(
+            f"the file has no {missing} chunk",
+            offset=8,
+            field="chunk_ids",
+            expected="a vocabulary, then a matrix",
+            found=str(ids[:12]),
+        )
     _read_unlisted_norms(file, source, cursor)
     if cursor.left:
         file.notes.append(f"{cursor.left} bytes after the last chunk, from byte {cursor.offset} on, are ignored")
@@ -87,14 +97,24 @@ def _read_chunk(file: File, source: Source, cursor: Cursor, expected: int, lossy
     offset = cursor.offset
     head = cursor.read(CHUNK)
     if head["id"] != expected:
-        raise Corrupt("a chunk is not the one the header lists", offset=offset, field="chunk.id", expected=expected,
-                      found=head["id"])  # fmt: skip
+        raise Corrupt(
+            "a chunk is not the one the header lists",
+            offset=offset,
+            field="chunk.id",
+            expected=expected,
+            found=head["id"],
+        )
     kind = _kind(file, expected)
     name = NAMES.get(kind, f"chunk {expected}")
     start, length = cursor.offset, head["len"]
     if length > cursor.left:
-        raise Truncated(f"the file ends inside {name}", offset=offset + 4, field="chunk.len",
-                        expected=f"{length} bytes", found=f"{cursor.left} bytes")  # fmt: skip
+        raise Truncated(
+            f"the file ends inside {name}",
+            offset=offset + 4,
+            field="chunk.len",
+            expected=f"{length} bytes",
+            found=f"{cursor.left} bytes",
+        )
     file.spans += [*CHUNK.spans(offset, head)[:1], Span(offset + 4, 8, "chunk.len", f"{length}: {name}")]
     stop = start + length
     if kind == METADATA:
@@ -129,9 +149,13 @@ def _kind(file: File, chunk: int) -> int:
 
 def _order(file: File, fine: bool, offset: int, name: str) -> None:
     if not fine:
-        raise Corrupt(f"{name} is out of order", offset=offset, field="chunk.id",
-                      expected="[metadata] vocabulary matrix [norms]",
-                      found=" ".join(c.name for c in file.chunks) + f" {name}")  # fmt: skip
+        raise Corrupt(
+            f"{name} is out of order",
+            offset=offset,
+            field="chunk.id",
+            expected="[metadata] vocabulary matrix [norms]",
+            found=" ".join(c.name for c in file.chunks) + f" {name}",
+        )
 
 
 # -- metadata
@@ -173,14 +197,23 @@ def _read_dense(file: File, source: Source, start: int, stop: int) -> Matrix:
     dtype = _element_type(values["type"], start + DENSE.offset("type"))
     size = values["rows"] * values["cols"] * dtype.itemsize
     if values["rows"] and not values["cols"]:
-        raise Corrupt("rows of no values", offset=start + DENSE.offset("cols"), field="matrix.cols",
-                      expected="at least 1", found=0)  # fmt: skip
+        raise Corrupt(
+            "rows of no values",
+            offset=start + DENSE.offset("cols"),
+            field="matrix.cols",
+            expected="at least 1",
+            found=0,
+        )
     pad = stop - cursor.offset - size
     if pad not in paddings(cursor.offset, dtype.itemsize):
         wanted = " or ".join(str(DENSE.size + p + size) for p in sorted(set(paddings(cursor.offset, dtype.itemsize))))
-        raise Corrupt(f"the matrix of {values['rows']} x {values['cols']} {dtype.name} does not fit its chunk",
-                      offset=start - 8, field="matrix.rows, matrix.cols", expected=f"{wanted} bytes",
-                      found=f"{stop - start} bytes")  # fmt: skip
+        raise Corrupt(
+            f"the matrix of {values['rows']} x {values['cols']} {dtype.name} does not fit its chunk",
+            offset=start - 8,
+            field="matrix.rows, matrix.cols",
+            expected=f"{wanted} bytes",
+            found=f"{stop - start} bytes",
+        )
     file.spans += DENSE.spans(start, values)
     file.spans += [Span(cursor.offset, pad, "matrix.padding"), Span(cursor.offset + pad, size, "matrix.data")]
     return Matrix(values["rows"], values["cols"], dtype, cursor.offset + pad)
@@ -188,9 +221,14 @@ def _read_dense(file: File, source: Source, start: int, stop: int) -> Matrix:
 
 def _element_type(code: int, offset: int) -> np.dtype[Any]:
     if code in (8, 9):
-        raise Unsupported("128-bit integers have no NumPy type", offset=offset, field="type",
-                          expected="i8 to u64, f32 or f64", found="i128" if code == 8 else "u128",
-                          remedy="write the file again with 64-bit integers or floats")  # fmt: skip
+        raise Unsupported(
+            "128-bit integers have no NumPy type",
+            offset=offset,
+            field="type",
+            expected="i8 to u64, f32 or f64",
+            found="i128" if code == 8 else "u128",
+            remedy="write the file again with 64-bit integers or floats",
+        )
     if code not in TYPES:
         raise Corrupt("unknown element type", offset=offset, field="type", expected="0 to 11", found=code)
     return np.dtype(TYPES[code])
@@ -202,8 +240,13 @@ def _read_quantized(file: File, source: Source, start: int, stop: int) -> Matrix
     parts, dim, centroids, rows = (values[n] for n in ("quantized_len", "reconstructed_len", "n_centroids", "rows"))
 
     def bad(message: str, name: str, expected: Any, kind: type[FormatError] = Corrupt) -> FormatError:
-        return kind(message, offset=start + PRODUCT.offset(name), field=f"quantized.{name}", expected=expected,
-                    found=values[name])  # fmt: skip
+        return kind(
+            message,
+            offset=start + PRODUCT.offset(name),
+            field=f"quantized.{name}",
+            expected=expected,
+            found=values[name],
+        )
 
     for name in ("projection", "norms"):
         if values[name] > 1:
@@ -228,15 +271,31 @@ def _read_quantized(file: File, source: Source, start: int, stop: int) -> Matrix
             codes = after + 4 * norms * rows
             file.spans += PRODUCT.spans(start, values)
             file.spans += [
-                Span(cursor.offset, pad, "quantized.padding"), Span(at, books - at, "quantized.projection_matrix"),
-                Span(books, after - books, "quantized.codebooks"), Span(after, codes - after, "quantized.norms"),
+                Span(cursor.offset, pad, "quantized.padding"),
+                Span(at, books - at, "quantized.projection_matrix"),
+                Span(books, after - books, "quantized.codebooks"),
+                Span(after, codes - after, "quantized.norms"),
                 Span(codes, rows * parts, "quantized.codes"),
-            ]  # fmt: skip
-            return Matrix(rows, dim, np.dtype("<f4"), codes, True, parts, centroids,
-                          at if values["projection"] else None, books, after if values["norms"] else None)  # fmt: skip
-    raise Corrupt("the quantized matrix does not fit its chunk", offset=start - 8, field="quantized.rows",
-                  expected=f"about {PRODUCT.size + 4 + 4 * centroids * dim + rows * parts} bytes",
-                  found=f"{stop - start} bytes")  # fmt: skip
+            ]
+            return Matrix(
+                rows,
+                dim,
+                np.dtype("<f4"),
+                codes,
+                True,
+                parts,
+                centroids,
+                at if values["projection"] else None,
+                books,
+                after if values["norms"] else None,
+            )
+    raise Corrupt(
+        "the quantized matrix does not fit its chunk",
+        offset=start - 8,
+        field="quantized.rows",
+        expected=f"about {PRODUCT.size + 4 + 4 * centroids * dim + rows * parts} bytes",
+        found=f"{stop - start} bytes",
+    )
 
 
 # -- norms
@@ -246,17 +305,31 @@ def _read_norms(file: File, source: Source, start: int, stop: int) -> None:
     cursor = Cursor(source, start, stop)
     values = cursor.read(NDNORMS)
     if values["type"] != 10:
-        raise Unsupported("norms of another type than f32 are not read", offset=start + 8, field="norms.type",
-                          expected="10 (f32)", found=values["type"])  # fmt: skip
+        raise Unsupported(
+            "norms of another type than f32 are not read",
+            offset=start + 8,
+            field="norms.type",
+            expected="10 (f32)",
+            found=values["type"],
+        )
     assert file.words is not None
     if values["n"] != len(file.words.strings):
-        raise Corrupt("there is not one norm a word", offset=start, field="norms.n",
-                      expected=len(file.words.strings), found=values["n"])  # fmt: skip
+        raise Corrupt(
+            "there is not one norm a word",
+            offset=start,
+            field="norms.n",
+            expected=len(file.words.strings),
+            found=values["n"],
+        )
     pad = stop - cursor.offset - 4 * values["n"]
     if pad not in paddings(cursor.offset, 4):
-        raise Corrupt("the norms do not fit their chunk", offset=start - 8, field="norms.n",
-                      expected=f"{NDNORMS.size + 4 * values['n']} bytes and padding",
-                      found=f"{stop - start} bytes")  # fmt: skip
+        raise Corrupt(
+            "the norms do not fit their chunk",
+            offset=start - 8,
+            field="norms.n",
+            expected=f"{NDNORMS.size + 4 * values['n']} bytes and padding",
+            found=f"{stop - start} bytes",
+        )
     file.norms = cursor.offset + pad
     file.spans += NDNORMS.spans(start, values)
     file.spans += [Span(cursor.offset, pad, "norms.padding"), Span(file.norms, 4 * values["n"], "norms.data")]
@@ -282,8 +355,14 @@ def _check_rows(file: File) -> None:
     words = len(file.words.strings)
     subwords = file.words.subwords.rows if file.words.subwords is not None else 0
     if file.matrix.rows != words + subwords:
-        raise Corrupt("the matrix does not have one row for each word and subword", field="matrix.rows",
-                      offset=next(c.start for c in file.chunks if c.id in (NDARRAY, QUANTIZED, DOCUMENT_STORAGE)
-                                  and c.name in ("NdArray", "QuantizedArray")),
-                      expected=f"{words} words + {subwords} subword rows = {words + subwords}",
-                      found=file.matrix.rows)  # fmt: skip
+        raise Corrupt(
+            "the matrix does not have one row for each word and subword",
+            field="matrix.rows",
+            offset=next(
+                c.start
+                for c in file.chunks
+                if c.id in (NDARRAY, QUANTIZED, DOCUMENT_STORAGE) and c.name in ("NdArray", "QuantizedArray")
+            ),
+            expected=f"{words} words + {subwords} subword rows = {words + subwords}",
+            found=file.matrix.rows,
+        )

@@ -18,10 +18,16 @@ CHUNK = Record("chunk", id="u4", len="u8")
 SIMPLE, NDARRAY, BUCKET, QUANTIZED, METADATA, NORMS, FASTTEXT, EXPLICIT, FLORET = range(1, 10)
 DOCUMENT_SIMPLE, DOCUMENT_STORAGE = 0, 1
 NAMES = {
-    SIMPLE: "SimpleVocab", NDARRAY: "NdArray", BUCKET: "BucketSubwordVocab", QUANTIZED: "QuantizedArray",
-    METADATA: "Metadata", NORMS: "NdNorms", FASTTEXT: "FastTextSubwordVocab", EXPLICIT: "ExplicitSubwordVocab",
+    SIMPLE: "SimpleVocab",
+    NDARRAY: "NdArray",
+    BUCKET: "BucketSubwordVocab",
+    QUANTIZED: "QuantizedArray",
+    METADATA: "Metadata",
+    NORMS: "NdNorms",
+    FASTTEXT: "FastTextSubwordVocab",
+    EXPLICIT: "ExplicitSubwordVocab",
     FLORET: "FloretSubwordVocab",
-}  # fmt: skip
+}
 VOCABS = {SIMPLE, BUCKET, FASTTEXT, EXPLICIT, FLORET}
 
 # The document's element types; 8 and 9, i128 and u128, have no NumPy type.
@@ -29,8 +35,17 @@ TYPES = {0: "|i1", 1: "|u1", 2: "<i2", 3: "<u2", 4: "<i4", 5: "<u4", 6: "<i8", 7
 CODES = {np.dtype(code): number for number, code in TYPES.items()}
 
 DENSE = Record("matrix", rows="u8", cols="u4", type="u4")
-PRODUCT = Record("quantized", projection="u4", norms="u4", quantized_len="u4", reconstructed_len="u4",
-                 n_centroids="u4", rows="u8", quantized_type="u4", reconstructed_type="u4")  # fmt: skip
+PRODUCT = Record(
+    "quantized",
+    projection="u4",
+    norms="u4",
+    quantized_len="u4",
+    reconstructed_len="u4",
+    n_centroids="u4",
+    rows="u8",
+    quantized_type="u4",
+    reconstructed_type="u4",
+)
 NDNORMS = Record("norms", n="u8", type="u4")
 MAX_CHUNKS = 1 << 20  # a header of more is not one; its size is checked against the file besides
 

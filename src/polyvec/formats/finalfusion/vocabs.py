@@ -47,16 +47,26 @@ def _read_listed(
         ngrams = _check_ngrams(values["min_n"], values["max_n"], start)
         if kind == BUCKET:
             if values[last] > 62:
-                raise Corrupt("more buckets than a file can hold", offset=start, field="vocab.bucket_exp",
-                              expected="at most 62", found=values[last])  # fmt: skip
+                raise Corrupt(
+                    "more buckets than a file can hold",
+                    offset=start,
+                    field="vocab.bucket_exp",
+                    expected="at most 62",
+                    found=values[last],
+                )
             subwords = BucketIndexer(*ngrams, values[last])
         else:
             subwords = FastTextIndexer(*ngrams, values[last])
     spans = [Span(start, cursor.offset - start, "vocab.fields", ", ".join(f"{k} {v}" for k, v in values.items()))]
     strings, end = walk_words(source, cursor.offset, stop, values["n"], 0, lossy)
     if end != stop:
-        raise Corrupt("the vocabulary's length does not fit its words", offset=start, field="chunk.len",
-                      expected=f"{end - start} bytes", found=f"{stop - start} bytes")  # fmt: skip
+        raise Corrupt(
+            "the vocabulary's length does not fit its words",
+            offset=start,
+            field="chunk.len",
+            expected=f"{end - start} bytes",
+            found=f"{stop - start} bytes",
+        )
     spans.append(Span(cursor.offset, end - cursor.offset, "vocab.words", f"{len(strings)} strings"))
     file.spans += spans
     return Words(strings, subwords), end
@@ -72,8 +82,13 @@ def _fields(kind: int, parameters_first: bool, last: str) -> list[tuple[str, str
 
 def _check_ngrams(min_n: int, max_n: int, offset: int) -> tuple[int, int]:
     if not 1 <= min_n <= max_n <= MAX_N:
-        raise Corrupt("the n-gram lengths are not a range", offset=offset, field="vocab.min_n, vocab.max_n",
-                      expected=f"1 <= min_n <= max_n <= {MAX_N}", found=f"{min_n}, {max_n}")  # fmt: skip
+        raise Corrupt(
+            "the n-gram lengths are not a range",
+            offset=offset,
+            field="vocab.min_n, vocab.max_n",
+            expected=f"1 <= min_n <= max_n <= {MAX_N}",
+            found=f"{min_n}, {max_n}",
+        )
     return min_n, max_n
 
 
@@ -82,26 +97,46 @@ def walk_words(
 ) -> tuple[Strings, int]:
     """``count`` strings from ``start``, each followed by ``gap`` bytes: checked to exist, be UTF-8 and not be empty."""
     if count > max(0, stop - start) // (4 + gap):
-        raise Truncated(f"the chunk is too short for its {what}s", offset=start, field=f"vocab.{what}s",
-                        expected=f"{count} strings", found=f"{max(0, stop - start)} bytes")  # fmt: skip
+        raise Truncated(
+            f"the chunk is too short for its {what}s",
+            offset=start,
+            field=f"vocab.{what}s",
+            expected=f"{count} strings",
+            found=f"{max(0, stop - start)} bytes",
+        )
     walk = tables.walk(source.view(0, stop), start=start, stop=stop, count=count, gap=gap)
     table = walk.strings
     if len(table) < count:
-        raise Truncated(f"{what} {len(table)} of {count} does not fit the chunk", offset=walk.end,
-                        field=f"{what} {len(table)}", found=f"{stop - walk.end} bytes")  # fmt: skip
+        raise Truncated(
+            f"{what} {len(table)} of {count} does not fit the chunk",
+            offset=walk.end,
+            field=f"{what} {len(table)}",
+            found=f"{stop - walk.end} bytes",
+        )
     bad = tables.find_invalid(table) if walk.invalid else np.empty(0, np.int64)
     if len(bad) and not lossy:
         row = int(bad[0])
-        raise Corrupt(f"a {what} is not valid UTF-8", offset=int(table.starts[row]), field=f"{what} {row}",
-                      expected="UTF-8", found=repr(table[row][:40]),
-                      remedy="replace it with lossy=True (--lenient)")  # fmt: skip
+        raise Corrupt(
+            f"a {what} is not valid UTF-8",
+            offset=int(table.starts[row]),
+            field=f"{what} {row}",
+            expected="UTF-8",
+            found=repr(table[row][:40]),
+            remedy="replace it with lossy=True (--lenient)",
+        )
     if len(bad):
         table = tables.replace_invalid(table, bad)
     empty = np.flatnonzero(table.starts == table.stops) if walk.empty else np.empty(0, np.int64)
     if len(empty) and not lossy:
         row = int(empty[0])
-        raise Corrupt(f"a {what} is empty", offset=int(table.starts[row]) - 4, field=f"{what} {row}",
-                      expected="at least one byte", found=0, remedy="keep it with lossy=True (--lenient)")  # fmt: skip
+        raise Corrupt(
+            f"a {what} is empty",
+            offset=int(table.starts[row]) - 4,
+            field=f"{what} {row}",
+            expected="at least one byte",
+            found=0,
+            remedy="keep it with lossy=True (--lenient)",
+        )
     return Strings.from_table(table, label=source.label), walk.end
 
 
@@ -114,8 +149,13 @@ def _read_explicit(file: File, source: Source, start: int, stop: int, lossy: boo
     strings, end = walk_words(source, cursor.offset, source.size, n_words, 0, lossy)
     ngrams, last = walk_words(source, end, source.size, n_ngrams, 8, False, "ngram")
     if last not in (stop, stop + 8 * n_ngrams):
-        raise Corrupt("the vocabulary's length does not fit its words", offset=start - 8, field="chunk.len",
-                      expected=f"{last - start} bytes", found=f"{stop - start} bytes")  # fmt: skip
+        raise Corrupt(
+            "the vocabulary's length does not fit its words",
+            offset=start - 8,
+            field="chunk.len",
+            expected=f"{last - start} bytes",
+            found=f"{stop - start} bytes",
+        )
     if last != stop:
         file.notes.append(f"the explicit vocabulary's length is {last - stop} bytes short, as some writers leave it")
     data = source.view(0, last)
@@ -159,9 +199,15 @@ def _read_floret(file: File, source: Source, start: int, stop: int) -> int:
         )
     brackets = [cursor.text(cursor.number("u4", f"vocab.{name}"), f"vocab.{name}") for name in ("bow", "eow")]
     if cursor.left:
-        raise Corrupt("the vocabulary's length does not fit it", offset=start, field="chunk.len",
-                      expected=f"{cursor.offset - start} bytes", found=f"{stop - start} bytes")  # fmt: skip
-    file.words = Words(Strings.from_words([], label=source.label),
-                       FloretIndexer(min_n, max_n, buckets, hashes, seed, *brackets))  # fmt: skip
+        raise Corrupt(
+            "the vocabulary's length does not fit it",
+            offset=start,
+            field="chunk.len",
+            expected=f"{cursor.offset - start} bytes",
+            found=f"{stop - start} bytes",
+        )
+    file.words = Words(
+        Strings.from_words([], label=source.label), FloretIndexer(min_n, max_n, buckets, hashes, seed, *brackets)
+    )
     file.spans.append(Span(start, stop - start, "vocab.fields", f"floret, {buckets} buckets, {hashes} hashes"))
     return stop

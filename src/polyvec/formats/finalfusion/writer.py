@@ -77,8 +77,10 @@ def check_columns(collection: Collection) -> None:
     """`LossyConversion` for columns that a finalfusion file has no place for."""
     others = [n for n in collection.columns if n != collection.main and n not in COLUMNS]
     if others:
-        raise LossyConversion(f"finalfusion holds word rows, subword rows and norms, and the source also has "
-                              f"{', '.join(others)}; choose one column with --column (column=)")  # fmt: skip
+        raise LossyConversion(
+            f"finalfusion holds word rows, subword rows and norms, and the source also has "
+            f"{', '.join(others)}; choose one column with --column (column=)"
+        )
     subwords = collection.columns.get("subwords")
     rows = 0 if subwords is None else subwords.rows
     indexer = collection.vocab.subwords if collection.vocab is not None else None
@@ -108,8 +110,12 @@ def ordered(collection: Collection) -> Collection:
     assert collection.vocab is not None
     renumbered = ExplicitIndexer(indexer.min_n, indexer.max_n, indexer.ngrams, places[indexer.targets])
     columns = {**collection.columns, "subwords": TakeColumn(collection["subwords"], order)}
-    return Collection(columns, main=collection.main, metadata=collection.metadata,
-                      vocab=Vocab(collection.vocab.words, subwords=renumbered))  # fmt: skip
+    return Collection(
+        columns,
+        main=collection.main,
+        metadata=collection.metadata,
+        vocab=Vocab(collection.vocab.words, subwords=renumbered),
+    )
 
 
 def storage_codec(collection: Collection, options: WriteOptions) -> Raw | Product:
@@ -122,8 +128,12 @@ def storage_codec(collection: Collection, options: WriteOptions) -> Raw | Produc
     if asked != "raw" and isinstance(column.codec, Product):
         if subwords is None or subwords.codec == column.codec:
             return column.codec
-        return train(sample_rows(collection), norms=column.codec.norms, parts=column.codec.parts_count,
-                     bits=max(1, (column.codec.centroids - 1).bit_length()))  # fmt: skip
+        return train(
+            sample_rows(collection),
+            norms=column.codec.norms,
+            parts=column.codec.parts_count,
+            bits=max(1, (column.codec.centroids - 1).bit_length()),
+        )
     if asked == "pq":
         return train(sample_rows(collection), **_training(options.own))
     dtype = column.dtype
@@ -162,8 +172,12 @@ def sample_rows(collection: Collection, rows: int = TRAIN_ROWS) -> np.ndarray[An
 
 
 def _vocab_id(subwords: Subwords | None, document: bool) -> int:
-    kinds: dict[type, int] = {BucketIndexer: c.BUCKET, FastTextIndexer: c.FASTTEXT, ExplicitIndexer: c.EXPLICIT,
-                              FloretIndexer: c.FLORET}  # fmt: skip
+    kinds: dict[type, int] = {
+        BucketIndexer: c.BUCKET,
+        FastTextIndexer: c.FASTTEXT,
+        ExplicitIndexer: c.EXPLICIT,
+        FloretIndexer: c.FLORET,
+    }
     if subwords is None:
         return c.DOCUMENT_SIMPLE if document else c.SIMPLE
     chunk = kinds[type(subwords)]
@@ -220,15 +234,19 @@ def _write_explicit(sink: Sink, strings: Strings, subwords: ExplicitIndexer, tot
     table = ngrams.table
     for start in range(0, len(ngrams), WORDS_AT_ONCE):
         rows = subwords.targets[start : start + WORDS_AT_ONCE].tolist()
-        parts = (struct.pack("<I", len(w)) + w + struct.pack("<Q", row)
-                 for w, row in zip(table.slice(start, start + WORDS_AT_ONCE), rows))  # fmt: skip
+        parts = (
+            struct.pack("<I", len(w)) + w + struct.pack("<Q", row)
+            for w, row in zip(table.slice(start, start + WORDS_AT_ONCE), rows)
+        )
         sink.write(b"".join(parts))
 
 
 def _write_floret(sink: Sink, strings: Strings, subwords: FloretIndexer) -> None:
     if len(strings):
-        raise LossyConversion(f"a floret vocabulary has no words of its own, and the source has {len(strings)}; "
-                              "write the words to another file, or leave them out")  # fmt: skip
+        raise LossyConversion(
+            f"a floret vocabulary has no words of its own, and the source has {len(strings)}; "
+            "write the words to another file, or leave them out"
+        )
     brackets = b"".join(struct.pack("<I", len(b)) + b for b in (subwords.bow.encode(), subwords.eow.encode()))
     fields = (subwords.min_n, subwords.max_n, subwords.buckets, subwords.hashes, subwords.seed)
     _chunk(sink, c.FLORET, struct.pack("<IIQII", *fields) + brackets)
@@ -272,10 +290,15 @@ def _write_quantized(
     size += 4 * dim * dim if projection is not None else 0
     size += 4 * rows if codec.norms else 0
     values = {
-        "projection": int(projection is not None), "norms": int(codec.norms), "quantized_len": parts,
-        "reconstructed_len": dim, "n_centroids": codec.centroids, "rows": rows, "quantized_type": 1,
+        "projection": int(projection is not None),
+        "norms": int(codec.norms),
+        "quantized_len": parts,
+        "reconstructed_len": dim,
+        "n_centroids": codec.centroids,
+        "rows": rows,
+        "quantized_type": 1,
         "reconstructed_type": 10,
-    }  # fmt: skip
+    }
     sink.write(
         c.CHUNK.pack({"id": c.DOCUMENT_STORAGE if document else c.QUANTIZED, "len": size})
         + c.PRODUCT.pack(values)

@@ -88,17 +88,19 @@ def orient(legacy: Legacy, asked: str | None = None) -> Legacy:
             evidence.setdefault(orientation, witness)
     if len(evidence) > 1:
         raise Corrupt(
-            "some matrices are stored [out, in] and some [in, out]", field="shape",
+            "some matrices are stored [out, in] and some [in, out]",
+            field="shape",
             found=f"{evidence['out_in']} tells the one, {evidence['in_out']} the other",
-        )  # fmt: skip
+        )
     if not evidence and asked is None:
         raise AmbiguousFormat(
             "the legacy layout does not say whether matrices are stored [out, in] or [in, out], and these are square or "
             "without a bias, so their shapes leave it open",
-            field=linear[0].name, found=list(linear[0].shape),
+            field=linear[0].name,
+            found=list(linear[0].shape),
             remedy="convert it and say which: --option orientation=out_in, as PyTorch and the converter script store them, "
             "or orientation=in_out, as the format's own program does (in Python pv.open(path, orientation=))",
-        )  # fmt: skip
+        )
     told, witness = next(iter(evidence.items()), (asked or "", ""))
     if asked is not None and asked != told:
         raise InputError(f"orientation={asked} contradicts the file: by {witness} its matrices are stored {told}")
@@ -120,9 +122,11 @@ def _evidence(tensor: LegacyTensor, shapes: dict[str, tuple[int, ...]]) -> Itera
                 yield ("out_in" if size[0] == first else "in_out"), name
             elif name == outputs[0]:
                 raise Corrupt(
-                    f"the bias does not belong to its matrix {tensor.name!r}", field=name,
-                    expected=f"{first} or {second} values", found=f"{size[0]}",
-                )  # fmt: skip
+                    f"the bias does not belong to its matrix {tensor.name!r}",
+                    field=name,
+                    expected=f"{first} or {second} values",
+                    found=f"{size[0]}",
+                )
     width = shapes.get(WORDS, (0, 0))[-1]
     if width in tensor.shape and parent.endswith(("output", "intermediate")) and stem.endswith(".dense"):
         wide_first = parent.endswith("output")  # from the inner width back to that of the words

@@ -57,15 +57,25 @@ class NativeEngine:
             return np.ascontiguousarray(weights[name], np.float32)
 
         self._encoder: Any = module.Encoder(
-            sizes.hidden_size, sizes.num_attention_heads, sizes.intermediate_size, sizes.layer_norm_eps,
-            ACTIVATIONS[sizes.hidden_act], plain("embeddings.LayerNorm.weight"), plain("embeddings.LayerNorm.bias"),
-        )  # fmt: skip
+            sizes.hidden_size,
+            sizes.num_attention_heads,
+            sizes.intermediate_size,
+            sizes.layer_norm_eps,
+            ACTIVATIONS[sizes.hidden_act],
+            plain("embeddings.LayerNorm.weight"),
+            plain("embeddings.LayerNorm.bias"),
+        )
         for number in range(sizes.num_layers):
             layer = f"encoder.layer.{number}"
             parts = [f"{layer}.attention.self.{part}" for part in ("query", "key", "value")]
             arrays = [np.concatenate([plain(f"{part}.{kind}") for part in parts]) for kind in ("weight", "bias")]
-            for name in ("attention.output.dense", "attention.output.LayerNorm", "intermediate.dense", "output.dense",
-                         "output.LayerNorm"):  # fmt: skip
+            for name in (
+                "attention.output.dense",
+                "attention.output.LayerNorm",
+                "intermediate.dense",
+                "output.dense",
+                "output.LayerNorm",
+            ):
                 arrays += [plain(f"{layer}.{name}.weight"), plain(f"{layer}.{name}.bias")]
             self._encoder.add_layer(arrays)
 
