@@ -25,7 +25,7 @@ import numpy as np
 
 from polyvec import cvc
 from polyvec.core.files import Source
-from polyvec.verbs.loading import File
+from polyvec.cvc.loading import File
 
 try:
     import decompressed as peer

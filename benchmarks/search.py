@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 import polyvec as pv  # noqa: E402
 from polyvec.kernels import cpu_path  # noqa: E402
 from polyvec.neighbors.index import Index  # noqa: E402
-from polyvec.neighbors.quality import measure_quality  # noqa: E402
+from polyvec.reports.quality import measure_quality  # noqa: E402
 
 
 def best(work: Callable[[], Any], repeats: int) -> tuple[float, float, Any]:

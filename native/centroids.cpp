@@ -1,4 +1,4 @@
-// The nearest centroid of a group of dimensions, for product quantisation on trial (polyvec.neighbors.trials).
+// The nearest centroid of a group of dimensions, for product quantisation on trial (polyvec.reports.trials).
 //
 // For each row the scores start at -|centroid|^2 / 2 and take x[d] * centroid[d] one dimension after the other, in
 // float32, without fused operations; the highest score wins, of equal ones the first. NumPy does the same.

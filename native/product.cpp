@@ -1,5 +1,5 @@
 // Product quantisation: rows from codes, and scores straight from codes by lookup tables.
-#include "best.h"
+#include "best.hpp"
 #include "dispatch.hpp"
 
 #include <cmath>

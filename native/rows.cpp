@@ -1,5 +1,5 @@
 // Rows of a float matrix: gather, length, an 8-bit copy to search in, and exact scores of a few.
-#include "best.h"
+#include "best.hpp"
 #include "dispatch.hpp"
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // String tables: length-prefixed and delimited words to offsets, UTF-8 checks, a hash index over word bytes,
 // and the numbers of text embeddings.
-#include "words.h"
+#include "words.hpp"
 
 #include <charconv>
 #include <memory>

@@ -1,5 +1,5 @@
 // Subwords: character n-grams, their three hash families, and the sum of the rows they point at.
-#include "words.h"
+#include "words.hpp"
 
 #include <nanobind/stl/string.h>
 

@@ -21,7 +21,7 @@ from polyvec.browser import (
     quantize,
     validate_l2_norm,
 )
-from polyvec.verbs.attach import read_records
+from polyvec.verbs.records import read_records
 
 WHEN = "2025-10-16T00:00:00+00:00"
 

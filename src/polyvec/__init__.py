@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from polyvec.core.providers import provide
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -45,25 +47,25 @@ if TYPE_CHECKING:
     from polyvec.neighbors.index import Index as Index
     from polyvec.neighbors.search import Hits as Hits
     from polyvec.neighbors.search import search as search
-    from polyvec.verbs.convert import Receipt as Receipt
+    from polyvec.reports.stats import stats as stats
     from polyvec.verbs.convert import convert as convert
-    from polyvec.verbs.convert import write as write
     from polyvec.verbs.describe import Description as Description
     from polyvec.verbs.describe import describe as describe
     from polyvec.verbs.embed import embed as embed
     from polyvec.verbs.merge import merge as merge
     from polyvec.verbs.split import sample as sample
     from polyvec.verbs.split import split as split
-    from polyvec.verbs.stats import stats as stats
     from polyvec.verbs.verify import Report as Report
     from polyvec.verbs.verify import verify as verify
+    from polyvec.writing.receipts import Receipt as Receipt
+    from polyvec.writing.write import write as write
 
 # Where each public name lives. Loaded on first use, so that `import polyvec` and `polyvec --help` stay instant.
 _HOMES = {
     "open": "formats",
-    "write": "verbs.convert",
+    "write": "writing.write",
     "convert": "verbs.convert",
-    "Receipt": "verbs.convert",
+    "Receipt": "writing.receipts",
     "verify": "verbs.verify",
     "Report": "verbs.verify",
     "describe": "verbs.describe",
@@ -75,7 +77,7 @@ _HOMES = {
     "search": "neighbors.search",
     "Hits": "neighbors.search",
     "Index": "neighbors.index",
-    "stats": "verbs.stats",
+    "stats": "reports.stats",
     "Collection": "core.collection",
     "Column": "core.columns",
     "Block": "core.blocks",
@@ -105,6 +107,8 @@ _HOMES = {
 }
 
 __all__ = ["__version__", *_HOMES]
+
+provide(lambda: import_module("polyvec.gpu"))  # registers its devices when the first is asked for
 
 
 def __getattr__(name: str) -> Any:

@@ -42,7 +42,7 @@ from polyvec.core.strict_json import parse_json
 from polyvec.formats.i8bin import CODEC, DIM, MAIN, MANIFEST, META, encode_blocks, read_meta, read_shape
 from polyvec.formats.i8bin import FORMAT as I8BIN
 from polyvec.kernels.rounding import LEVELS, Rounding
-from polyvec.verbs.attach import attach_records
+from polyvec.verbs.records import attach_records
 from polyvec.writing.readback import check_shapes
 
 __all__ = [

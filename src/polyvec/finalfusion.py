@@ -32,10 +32,10 @@ from polyvec.kernels import strings as tables
 from polyvec.kernels.lengths import unit_rows
 from polyvec.kernels.paths import default_threads
 from polyvec.kernels.rows import RowSearch
-from polyvec.neighbors.codes import CodeSearch
-from polyvec.neighbors.storage import Storage
-from polyvec.verbs.convert import Receipt
-from polyvec.verbs.convert import write as write_collection
+from polyvec.words.codes import CodeSearch
+from polyvec.words.storage import Storage
+from polyvec.writing.receipts import Receipt
+from polyvec.writing.write import write as write_collection
 
 Floats = NDArray[np.float32]
 PLAIN_FORMATS = ("word2vec", "wordtext", "fasttext")  # rows of any length: made unit on loading, as its tools do

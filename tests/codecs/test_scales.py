@@ -14,7 +14,7 @@ from polyvec.codecs.levels import quantize_rows
 from polyvec.codecs.product import Product, _nearest
 from polyvec.core.blocks import Block
 from polyvec.kernels import available_paths, use_path
-from polyvec.neighbors.trials import four_bits, nearest, one_bit
+from polyvec.reports.trials import four_bits, nearest, one_bit
 
 SCALES = [
     1.4e-45,

@@ -18,7 +18,7 @@ from polyvec.core.format import WriteOptions
 from polyvec.core.sinks import Sink
 from polyvec.core.views import ConcatColumn, RangeColumn, TakeColumn
 from polyvec.kernels.paths import default_threads
-from polyvec.kernels.spread import spread
+from polyvec.kernels.threads import spread
 
 ROWS = np.random.default_rng(0).standard_normal((1003, 17), dtype=np.float32)
 

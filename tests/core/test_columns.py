@@ -25,7 +25,7 @@ from polyvec.core.views import ConcatColumn, RangeColumn, TakeColumn
 from polyvec.formats.cvc import FORMAT as CVC
 from polyvec.kernels import crc32
 from polyvec.testing import vectors
-from polyvec.verbs.convert import write
+from polyvec.writing.write import write
 
 ROWS = vectors(23, 3)
 FLOAT = Raw(np.dtype("<f4"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import polyvec as pv
-from polyvec.verbs.convert import resolve_target
+from polyvec.writing.road import resolve_target
 
 RNG = np.random.default_rng(3)
 IDS = np.argsort(RNG.random((5, 40)), axis=1)[:, :7].astype(np.int32)

@@ -479,5 +479,5 @@ def test_converting_checks_what_it_reads(tmp_path: Path, encoding: str) -> None:
 def test_a_small_file_starts_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = vectors(100, 8)
     cvc.pack_cvc(rows, tmp_path / "a.cvc", compression="none", chunk_size=7, durable=False)
-    monkeypatch.setattr("polyvec.kernels.spread.ThreadPoolExecutor", None)  # under tight limits one may never start
+    monkeypatch.setattr("polyvec.kernels.threads.ThreadPoolExecutor", None)  # under tight limits one may never start
     assert np.array_equal(cvc.load_cvc(tmp_path / "a.cvc"), rows)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -326,10 +326,10 @@ def test_quantised_storage_is_kept_or_decoded_as_asked(tmp_path: Path) -> None:
 
 
 def simple(
-    words: list[bytes] = [b"a", b"b"],
+    words: Sequence[bytes] = (b"a", b"b"),
     *,
     matrix: bytes | None = None,
-    ids: tuple[int, ...] = (1, 2),  # noqa: B006
+    ids: tuple[int, ...] = (1, 2),
     extra: bytes = b"",
 ) -> bytes:
     """A file by hand: the vocabulary chunk, then `matrix` or one float a word."""

@@ -497,7 +497,7 @@ def test_every_truncation_of_a_legacy_file_is_a_format_error() -> None:
 
 @pytest.mark.parametrize("path", available_paths())
 def test_a_string_table_is_walked_alike_on_every_path(path: str) -> None:
-    from polyvec.kernels.prefixed import walk_strings
+    from polyvec.kernels.strings import walk_strings
 
     rng = np.random.default_rng(0)
     words = [rng.bytes(int(n)) for n in rng.integers(0, 300, 50)]

@@ -179,7 +179,7 @@ def test_nothing_heavy_is_imported_until_a_device_is_asked_for(tmp_path):
 
 def test_ranges_of_a_file_and_their_sums(tmp_path):
     from polyvec.kernels import available_paths, use_path
-    from polyvec.kernels.reads import Filler
+    from polyvec.kernels.fileio import Filler
 
     data = np.random.default_rng(4).integers(0, 256, 1_000_003, dtype=np.uint8)
     (tmp_path / "f").write_bytes(data.tobytes())

@@ -10,7 +10,7 @@ import pytest
 import polyvec as pv
 from polyvec.core.errors import InputError
 from polyvec.neighbors.metric import Metric, choose_metric, parse_metric, stated_metric
-from polyvec.neighbors.quality import measure_quality
+from polyvec.reports.quality import measure_quality
 
 from .test_scan import brute_force
 

@@ -7,7 +7,7 @@ import pytest
 
 import polyvec as pv
 from polyvec.core.errors import InputError
-from polyvec.neighbors import base as base_module
+from polyvec.neighbors import inputs as inputs_module
 from polyvec.neighbors.search import search
 
 from .test_scan import brute_force
@@ -20,7 +20,7 @@ QUERIES = RNG.standard_normal((6, 12)).astype(np.float32)
 @pytest.mark.parametrize("suffix", ["fbin", "f16bin", "dbin", "npy"])
 @pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
 def test_a_file_is_streamed_in_blocks(tmp_path, monkeypatch, suffix, metric):
-    monkeypatch.setattr(base_module, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 4096)
     path = tmp_path / f"base.{suffix}"
     pv.write(
         path, ROWS.astype(np.float16).astype(np.float32), **({"encoding": "float16"} if suffix == "f16bin" else {})
@@ -81,7 +81,7 @@ def test_ids_are_the_collections_own():
 
 @pytest.mark.parametrize("how", ["mapping", "predicate", "mask", "several"])
 def test_a_filter_keeps_only_matching_records(monkeypatch, how):
-    monkeypatch.setattr(base_module, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 4096)
     kinds = ["a", "b", "c"]
     c = pv.Collection.from_arrays(ROWS, records={"kind": [kinds[i % 3] for i in range(500)], "n": list(range(500))})
     keep = np.arange(500) % 3 == 1
@@ -105,7 +105,7 @@ def test_fewer_matches_than_k_leave_places_empty():
 
 
 def test_progress_ends_at_the_last_row(monkeypatch):
-    monkeypatch.setattr(base_module, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 4096)
     seen = []
     search(ROWS, QUERIES, 2, progress=lambda now, total: seen.append((now, total)))
     assert seen[-1] == (500, 500) and len(seen) > 2 and seen == sorted(seen)

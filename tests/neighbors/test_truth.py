@@ -11,7 +11,7 @@ import pytest
 
 import polyvec as pv
 from polyvec.core.errors import InputError
-from polyvec.neighbors import base as base_module
+from polyvec.neighbors import inputs as inputs_module
 from polyvec.neighbors import truth as truth_module
 from polyvec.neighbors.listed import check_ids
 from polyvec.neighbors.truth import compute_truth, write_truth
@@ -81,7 +81,7 @@ def test_shards_are_one_base(files, tmp_path):
 
 
 def test_a_killed_run_is_resumed(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(base_module, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(truth_module, "SAVE_SECONDS", 0.0)
     out = tmp_path / "gt.ibin"
 
@@ -107,7 +107,7 @@ def test_a_killed_run_is_resumed(files, tmp_path, monkeypatch):
 
 
 def test_a_resumed_run_ranks_scores_that_float64_cannot_hold(tmp_path, monkeypatch):
-    monkeypatch.setattr(base_module, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(truth_module, "SAVE_SECONDS", 0.0)
     rng = np.random.default_rng(0)
     rows, queries = rng.standard_normal((300, 8)) * 1e-200, rng.standard_normal((3, 8)) * 1e-200
@@ -124,8 +124,8 @@ def test_a_resumed_run_ranks_scores_that_float64_cannot_hold(tmp_path, monkeypat
 def test_a_run_killed_by_the_system_is_resumed(files, tmp_path):
     code = f"""
 import time
-from polyvec.neighbors import base, truth
-base.BLOCK_BYTES, truth.SAVE_SECONDS = 2000, 0.0
+from polyvec.neighbors import inputs, truth
+inputs.BLOCK_BYTES, truth.SAVE_SECONDS = 2000, 0.0
 def slow(done, total):
     print(done, flush=True)
     time.sleep(0.05)
@@ -157,7 +157,7 @@ def stop_at(row):
 
 
 def test_a_run_over_a_base_that_was_changed_since_starts_over(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(base_module, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(truth_module, "SAVE_SECONDS", 0.0)
     for row in (0, 57, 199):  # scanned before the stop, and none of the few rows that an even sample would look at
         pv.write(files[0], ROWS)
@@ -177,7 +177,7 @@ def test_a_run_over_a_base_that_was_changed_since_starts_over(files, tmp_path, m
 
 
 def test_a_copy_of_the_base_is_the_same_base(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(base_module, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(truth_module, "SAVE_SECONDS", 0.0)
     with pytest.raises(Stopped):
         write_truth(*files, tmp_path / "gt.ibin", k=6, metric="l2", progress=stop_at(250))

@@ -11,9 +11,9 @@ from polyvec.neighbors import truth_check
 from polyvec.neighbors.distances import TABLE, Convention, conventions_of, from_scores, recast, to_scores
 from polyvec.neighbors.listed import score_listed
 from polyvec.neighbors.metric import Metric
-from polyvec.neighbors.recall import measure_recall
 from polyvec.neighbors.truth import write_truth
 from polyvec.neighbors.truth_check import verify_truth
+from polyvec.reports.recall import measure_recall
 
 from .test_scan import brute_force
 

@@ -16,7 +16,7 @@ from polyvec.core.locks import job_lock
 from polyvec.neighbors.truth import write_truth
 from polyvec.testing import vectors
 from polyvec.testing.atomicity import contents, killed_at
-from polyvec.verbs.bundle import take_apart
+from polyvec.verbs.benchmark import take_apart
 
 
 def every_kill(folder: Path, begin: Callable[[], object], work: Callable[[], object], read: Callable[[], Any]) -> None:

@@ -16,7 +16,7 @@ from polyvec.core.columns import ArrayColumn
 from polyvec.core.errors import InputError
 from polyvec.core.subwords import BucketIndexer
 from polyvec.core.vocab import Vocab
-from polyvec.neighbors.quality import measure_quality
+from polyvec.reports.quality import measure_quality
 from polyvec.verbs.words import bucket_to_explicit, quantize, reconstruct, select
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "finalfusion"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import polyvec as pv
-from polyvec.neighbors.page import quality_page, stats_page
-from polyvec.neighbors.quality import measure_quality
+from polyvec.reports.pages import quality_page, stats_page
+from polyvec.reports.quality import measure_quality
 
 sys.path.insert(0, str(Path(__file__).parent))
 import chromium

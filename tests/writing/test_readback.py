@@ -195,9 +195,10 @@ def test_the_cvc_face_reads_back_too(tmp_path: Path, monkeypatch, way: str) -> N
 
 def test_the_fbin_and_browser_faces_read_back_too(tmp_path: Path, monkeypatch) -> None:
     from polyvec import browser, fbin
+    from polyvec.fbin import writing
 
     (tmp_path / "a.fbin").write_bytes(OLD)
-    monkeypatch.setattr(fbin, "HEADER", SimpleNamespace(pack=lambda values: b"\x03\0\0\0\x04\0\0\0"))
+    monkeypatch.setattr(writing, "HEADER", SimpleNamespace(pack=lambda values: b"\x03\0\0\0\x04\0\0\0"))
     with pytest.raises(pv.LossyConversion, match="9 x 4 values comes back as 3 x 4"):
         fbin.FBINWriter(tmp_path / "a.fbin").write(ROWS)
     assert contents(tmp_path) == {"a.fbin": OLD}

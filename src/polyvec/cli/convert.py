@@ -76,7 +76,7 @@ def command(
         **({} if duplicates is None else {"duplicates": duplicates}),
     }
     if queries is not None or truth is not None or distances is not None:
-        from polyvec.verbs.bundle import convert_bundle
+        from polyvec.verbs.benchmark import convert_bundle
 
         if resume or any(given is not None for given in (column, report, ids, records)):
             raise InputError(
@@ -106,7 +106,7 @@ def _report(source: str, target: str, to: str | None, column: str | None, report
     """Compare the new file with its source, by error and by recall."""
     from polyvec import formats
     from polyvec.cli.quality import write_quality
-    from polyvec.neighbors.quality import measure_quality
+    from polyvec.reports.quality import measure_quality
 
     with formats.open(target, format=to) as written:
         write_quality(report, measure_quality(source, written, column=column, progress=bar))

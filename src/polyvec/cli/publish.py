@@ -36,9 +36,9 @@ def command(
     from polyvec.cli.terminal import print_json, progress, size
     from polyvec.core.errors import InputError
     from polyvec.core.sinks import refuse_inputs
-    from polyvec.verbs.attach import attach_records
-    from polyvec.verbs.convert import inputs_of
+    from polyvec.verbs.records import attach_records
     from polyvec.web.publish import publish, publish_single_file
+    from polyvec.writing.inputs import inputs_of
 
     refuse_inputs(output, [*inputs_of(source), *([records] if records else [])])
     with formats.open(source, format=source_format) as opened:

@@ -44,7 +44,7 @@ def command(
     from polyvec.cli.reports import check_report
     from polyvec.cli.terminal import print_json, progress
     from polyvec.core.errors import InputError
-    from polyvec.neighbors.quality import measure_quality
+    from polyvec.reports.quality import measure_quality
 
     try:
         asked = [int(part) for part in k.split(",")]
@@ -76,7 +76,7 @@ def command(
 def write_quality(path: str, found: Any) -> None:
     """What was measured as a page, as JSON or as text, as the suffix says."""
     from polyvec.cli.reports import write_report
-    from polyvec.neighbors.page import quality_page
+    from polyvec.reports.pages import quality_page
 
     write_report(path, page=lambda: quality_page(found), text=lambda: _text(found), values=found.to_dict())
 
@@ -84,7 +84,7 @@ def write_quality(path: str, found: Any) -> None:
 def _text(found: Any) -> str:
     """What was measured, for people."""
     from polyvec.cli.terminal import table
-    from polyvec.neighbors.page import quality_lead, quality_rows
+    from polyvec.reports.pages import quality_lead, quality_rows
 
     headings, rows = quality_rows(found)
     lead = [f"  {line}" for line in quality_lead(found)]

@@ -32,7 +32,7 @@ def command(
     """
     from polyvec.cli.terminal import note, print_json, table
     from polyvec.core.errors import InputError
-    from polyvec.neighbors.recall import measure_recall
+    from polyvec.reports.recall import measure_recall
 
     try:
         asked = None if k is None else [int(part) for part in k.split(",")]

@@ -15,7 +15,7 @@ def check_report(path: str | None, *inputs: str | None) -> None:
     """`InputError` where a report cannot be written there, or is an input; called before any work, which may take hours."""
     from polyvec.core.errors import InputError
     from polyvec.core.sinks import check_target
-    from polyvec.verbs.convert import inputs_of
+    from polyvec.writing.inputs import inputs_of
 
     if path is None:
         return

@@ -108,7 +108,7 @@ def _queries(
     """The queries, as a path or as rows, and what to call each."""
     from polyvec.cli.terminal import note
     from polyvec.core.errors import InputError
-    from polyvec.neighbors.base import pick_column
+    from polyvec.neighbors.inputs import pick_column
 
     if query is not None:
         return query, []

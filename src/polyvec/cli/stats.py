@@ -26,8 +26,8 @@ def command(
     from polyvec import formats
     from polyvec.cli.reports import check_report, write_report
     from polyvec.cli.terminal import print_json, progress
-    from polyvec.neighbors.page import stats_page
-    from polyvec.verbs.stats import stats
+    from polyvec.reports.pages import stats_page
+    from polyvec.reports.stats import stats
 
     check_report(report, file)
     with formats.open(file, format=source_format) as opened:
@@ -43,7 +43,7 @@ def command(
 def _text(found: Any) -> str:
     """What was found, for people."""
     from polyvec.cli.terminal import table
-    from polyvec.neighbors.page import stats_lines
+    from polyvec.reports.pages import stats_lines
 
     lines = [f"{found.source}: {found.rows:,} x {found.dim} {found.dtype}"]
     lines += [f"  {name:<20} {value}" for name, value in stats_lines(found)]

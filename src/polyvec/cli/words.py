@@ -40,8 +40,8 @@ def select(
     from polyvec import formats
     from polyvec.cli.terminal import note
     from polyvec.core.errors import InputError, UnknownWord
-    from polyvec.verbs.convert import gather, write_collection
     from polyvec.verbs.words import select as choose
+    from polyvec.writing.road import gather, write_collection
 
     target = flags.one_output(target, output)
     asked = _lines(words)
@@ -86,7 +86,7 @@ def metadata(
     from polyvec.cli.terminal import print_json
     from polyvec.core.errors import InputError
     from polyvec.formats.finalfusion.toml import dump_toml
-    from polyvec.verbs.convert import gather, write_collection
+    from polyvec.writing.road import gather, write_collection
 
     if toml is None and (target is not None or output is not None):
         raise InputError(
@@ -163,8 +163,8 @@ def bucket_to_explicit(
         $ polyvec words bucket-to-explicit buckets.fifu explicit.fifu
     """
     from polyvec import formats
-    from polyvec.verbs.convert import gather, write_collection
     from polyvec.verbs.words import bucket_to_explicit as make_explicit
+    from polyvec.writing.road import gather, write_collection
 
     target = flags.one_output(target, output)
     with formats.open(source) as collection:

@@ -13,9 +13,9 @@ import numpy as np
 
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.errors import Corrupt, FormatError, InputError
+from polyvec.core.extents import Scratch, crc_error, crc_of, decoded_slices, read_extent
 from polyvec.core.files import Source
 from polyvec.core.selection import bounds, row_numbers, select
-from polyvec.kernels.checksum import crc32
 
 NEAR_BYTES = 16 << 10  # reading on over so few costs less than asking anew
 MAX_ROW_BYTES = 1 << 62  # NumPy shapes no array beyond, not even one of no rows
@@ -302,12 +302,12 @@ class FileColumn(Column):
 
     def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         rows = rows or rows_per_block(self.dtype, self.row_shape)
-        scratch = _Scratch() if reuse else None
+        scratch = Scratch() if reuse else None
         for extent in self.extents(start, stop):
             if extent.codec.row_bytes(self.row_shape) is None:
                 block = read_extent(self.source, extent, self.row_shape, check=self.check)
                 low, high = max(0, start - extent.start), min(extent.rows, stop - extent.start)
-                yield from _decoded_slices(block, low, high, rows)
+                yield from decoded_slices(block, low, high, rows)
                 continue
             checked = self.check and extent.crc is not None
             crc = 0
@@ -315,10 +315,10 @@ class FileColumn(Column):
                 piece = extent.slice(at, min(at + rows, extent.rows), self.row_shape)
                 block = read_extent(self.source, piece, self.row_shape, scratch)
                 if checked:
-                    crc = _crc32(block.parts["codes"], crc)
+                    crc = crc_of(block.parts["codes"], crc)
                 yield block
             if checked and crc != extent.crc:
-                raise _crc_error(self.source, extent, crc)
+                raise crc_error(self.source, extent, crc)
 
     def _read(self, start: int, stop: int, out: Array | None = None) -> Array:
         if out is None:
@@ -347,76 +347,6 @@ class FileColumn(Column):
         extent = self._extents[0]
         data = self.source.view(extent.offset, extent.size, private=private)
         return data.view(extent.codec.dtype).reshape(self.shape)
-
-
-class _Scratch:
-    """Buffers that successive blocks share, so that a stream touches no new pages."""
-
-    def __init__(self) -> None:
-        self._buffers: dict[str, Array] = {}
-
-    def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        size = int(np.prod(shape)) * dtype.itemsize
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.nbytes < size:
-            buffer = self._buffers[name] = np.empty(size, np.uint8)
-        return buffer[:size].view(dtype).reshape(shape)
-
-
-def read_extent(
-    source: Source, extent: Extent, row_shape: tuple[int, ...], scratch: _Scratch | None = None, *, check: bool = False
-) -> Block:
-    """Read an extent into a block, still encoded."""
-    make = scratch.array if scratch else lambda _name, shape, dtype: np.empty(shape, dtype)
-    types = extent.codec.parts(row_shape)
-    places = {part.name: part.offset for part in extent.others}
-    parts: dict[str, Array] = {}
-    for name, (dtype, shape) in types.items():
-        if name == "codes" and extent.codec.row_bytes(row_shape) is None:
-            array = make(name, (extent.size,), np.dtype(np.uint8))
-            source.read_into(extent.offset, array)
-        elif name == "codes" and extent.stride is not None:
-            width = dtype.itemsize * int(np.prod(shape))
-            span = (extent.rows - 1) * extent.stride + width if extent.rows else 0
-            raw = make(name, (span,), np.dtype(np.uint8))
-            source.read_into(extent.offset, raw)
-            strided = np.lib.stride_tricks.as_strided(raw, (extent.rows, width), (extent.stride, 1), writeable=False)
-            array = np.ascontiguousarray(strided).view(dtype).reshape(extent.rows, *shape)
-        else:
-            array = make(name, (extent.rows, *shape), dtype)
-            source.read_into(extent.offset if name == "codes" else places[name], array)
-        parts[name] = array
-    if check and extent.crc is not None and (found := _crc32(parts["codes"], 0)) != extent.crc:
-        raise _crc_error(source, extent, found)
-    return Block(extent.start, parts, extent.codec, extent.rows)
-
-
-def _decoded_slices(block: Block, low: int, high: int, rows: int) -> Iterator[Block]:
-    """Raw blocks of a block whose codes cannot be sliced: it is decoded once, then cut."""
-    if low == 0 and high == block.rows and block.rows <= rows:
-        yield block
-        return
-    decoded = block.decode()
-    codec = Raw(decoded.dtype)
-    for at in range(low, high, rows):
-        end = min(at + rows, high)
-        yield Block(block.start + at, {"codes": decoded[at:end]}, codec, end - at)
-
-
-def _crc32(array: Array, value: int) -> int:
-    return crc32(array.reshape(-1).view(np.uint8), value)
-
-
-def _crc_error(source: Source, extent: Extent, found: int) -> FormatError:
-    return Corrupt(
-        f"rows {extent.start} to {extent.start + extent.rows - 1} fail their checksum",
-        path=source.label,
-        offset=extent.offset,
-        field="crc32",
-        expected=f"{extent.crc:#010x}",
-        found=f"{found:#010x}",
-        remedy="restore the file from its source",
-    )
 
 
 def clusters(rows: int, count: int, starts: Sequence[int]) -> Array:

@@ -35,7 +35,7 @@ from polyvec.core.journal import (
     temp_stem,
 )
 from polyvec.core.locks import folder_lock
-from polyvec.kernels.pieces import write_all
+from polyvec.kernels.fileio import write_all
 
 
 @dataclass(frozen=True, slots=True)

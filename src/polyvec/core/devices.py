@@ -1,4 +1,4 @@
-"""Where rows can be loaded to besides this process's memory: a registry that `polyvec.gpu` fills.
+"""Where rows can be loaded to besides this process's memory: a registry that those fill who have devices (`polyvec.gpu`).
 
 Nothing below the faces imports a device library: a device registers how columns are loaded to it, a face asks by name.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from polyvec.core.columns import Column
 from polyvec.core.errors import DeviceError, DeviceWarning, InputError, MissingExtra
+from polyvec.core.providers import summon
 from polyvec.core.selection import bounds
+
+if TYPE_CHECKING:
+    from polyvec.core.columns import Column
 
 # What the GPU side is called, so that faces can name it where it is not installed.
 KNOWN = {"cuda": ("cuda", "triton")}
@@ -62,6 +64,7 @@ def unregister(name: str) -> None:
 
 def status() -> dict[str, str | None]:
     """Every device backend with the reason why it cannot be used; None where it can."""
+    summon()
     found: dict[str, str | None] = {}
     for names in KNOWN.values():
         found |= {name: f"the {name} backend is not installed; pip install 'polyvec[gpu]'" for name in names}
@@ -73,6 +76,7 @@ def status() -> dict[str, str | None]:
 
 def find(device: str, backend: str = "auto") -> Device:
     """A device that can run the backend; `MissingExtra` or `DeviceError`, with the reason, where it cannot."""
+    summon()
     kind = device.split(":")[0]
     names = {**KNOWN, **{d.name: d.backends for d in _devices.values()}}
     if kind not in names:
@@ -112,7 +116,6 @@ def load_column(
     """
     start, stop = bounds(start, stop, column.rows)
     if device != "cpu":
-        import_module("polyvec.gpu")  # registers what it has
         try:
             found = find(device, backend)
             return found.load(

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from polyvec.core.errors import FormatError, Replaced, Truncated
 from polyvec.core.journal import absent, is_file, locate, open_named
 from polyvec.kernels.filecasts import Cast, read_cast
+from polyvec.kernels.fileio import read_all
 from polyvec.kernels.paths import default_threads
-from polyvec.kernels.pieces import read_all
-from polyvec.kernels.spread import spread
+from polyvec.kernels.threads import spread
 
 Bytes = NDArray[np.uint8]
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from polyvec.core.blocks import Array, Block, Extent
-from polyvec.core.columns import _crc_error, _Scratch, read_extent
 from polyvec.core.errors import Corrupt, FormatError
+from polyvec.core.extents import Scratch, crc_error, read_extent
 from polyvec.core.files import Source
 from polyvec.kernels.checksum import crc32, crc32_combine
-from polyvec.kernels.spread import spread
+from polyvec.kernels.threads import spread
 
 PIECE_BYTES = 8 << 20  # decoded; from here on kernels write past the caches
 STRETCH_BYTES = 32 << 20  # decoded; what a thread takes at a time
@@ -50,7 +50,7 @@ def load_extents(
     """
     sliceable: list[Extent] = []
     failures: list[Failure] = []
-    scratch = _Scratch()
+    scratch = Scratch()
     covered = 0
     for extent in extents:
         covered += max(0, min(start + len(out), extent.start + extent.rows) - max(start, extent.start))
@@ -77,7 +77,7 @@ def load_extents(
 
 
 def _load_whole(
-    source: Source, extent: Extent, row_shape: tuple[int, ...], out: Array, start: int, check: bool, scratch: _Scratch
+    source: Source, extent: Extent, row_shape: tuple[int, ...], out: Array, start: int, check: bool, scratch: Scratch
 ) -> list[Failure]:
     low, high = max(start, extent.start), min(start + len(out), extent.start + extent.rows)
     if low >= high:
@@ -159,7 +159,7 @@ def _compare(source: Source, tasks: Sequence[tuple[Extent, int, int]], sums: Seq
         size = extent.size // extent.rows * (last - first)
         before = found.get(extent.offset)
         found[extent.offset] = (extent, crc if before is None else crc32_combine(before[1], crc, size))
-    return [Failure(extent, _crc_error(source, extent, crc)) for extent, crc in found.values() if crc != extent.crc]
+    return [Failure(extent, crc_error(source, extent, crc)) for extent, crc in found.values() if crc != extent.crc]
 
 
 def fill_failures(failures: Sequence[Failure], out: Array, start: int, value: Any) -> list[tuple[int, int]]:

@@ -33,7 +33,7 @@ from polyvec.core.hashing import HASH_STEP as HASH_STEP
 from polyvec.core.journal import TEMP_SUFFIX as TEMP_SUFFIX
 from polyvec.core.journal import exists
 from polyvec.kernels.filecasts import CODE_BYTES, Cast, allocate, write_cast
-from polyvec.kernels.pieces import write_all
+from polyvec.kernels.fileio import write_all
 
 COPY_STEP = 64 << 20
 HASH_AHEAD = 4 << 20  # a hash that follows a copy starts after this much

@@ -29,7 +29,7 @@ from polyvec.gpu import plan
 from polyvec.gpu.backends import Decode, choose
 from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, Slot, TorchMemory, import_cupy
 from polyvec.kernels.checksum import crc32, crc32_combine
-from polyvec.kernels.reads import Filler
+from polyvec.kernels.fileio import Filler
 
 CAPACITY = 16 << 20  # bytes of a buffer: long enough to hide the launch, short enough to stay in the cache
 RING = 8

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from polyvec.kernels import casts
 from polyvec.kernels.checksum import crc32
+from polyvec.kernels.fileio import read_all, write_all
 from polyvec.kernels.paths import limit_threads, native
-from polyvec.kernels.pieces import read_all, write_all
 
 PIECE = 1 << 20  # values; what the NumPy code holds at a time
 

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -20,10 +21,9 @@ def _load() -> ModuleType | None:
     if os.environ.get("POLYVEC_NO_NATIVE", "") not in ("", "0"):
         return None
     try:
-        from polyvec import _native as compiled
+        return import_module("polyvec._native")
     except ImportError:
         return None
-    return compiled
 
 
 _compiled: ModuleType | None = _load()

@@ -361,3 +361,35 @@ def _format_float(value: Any) -> bytes:
     if abs(value) >= 2**24:  # whole numbers: the shortest digits padded with zeros are not the number itself
         fixed = ("-" if value < 0 else "") + str(abs(int(value)))
     return (fixed if len(fixed) <= len(science) else science).encode()
+
+
+def walk_strings(data: Bytes, count: int, width: int) -> tuple[Longs, Longs]:
+    """Starts and stops of up to ``count`` strings, each after a little-endian length of ``width`` (2 or 4) bytes.
+
+    Fewer come back where the next one would reach past the end; nothing beyond ``data`` is read.
+
+    >>> [part.tolist() for part in walk_strings(np.frombuffer(b"\\1\\0a\\2\\0bc\\x09\\0", np.uint8), 3, 2)]
+    [[2, 5], [3, 7]]
+    """
+    count = min(count, len(data) // width)
+    starts = np.empty(count, np.int64)
+    stops = np.empty(count, np.int64)
+    module = native()
+    found = (
+        _walk_prefixed(data, width, starts, stops)
+        if module is None
+        else module.walk_strings(data, width, starts, stops)
+    )
+    return starts[:found], stops[:found]
+
+
+def _walk_prefixed(data: Bytes, width: int, starts: Longs, stops: Longs) -> int:
+    raw, at, end = data.tobytes(), 0, len(data)
+    for number in range(len(starts)):
+        start = at + width
+        stop = start + int.from_bytes(raw[at:start], "little")
+        if start > end or stop > end:
+            return number
+        starts[number], stops[number] = start, stop
+        at = stop
+    return len(starts)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.columns import ArrayColumn, Column, FileColumn
+from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.kernels.paths import resolve_threads
 from polyvec.kernels.scores import plain_floats
-from polyvec.neighbors.base import Base, check_vectors, memory_view, opened, row_blocks, scorable
+from polyvec.neighbors.inputs import Base, Stamp, check_vectors, memory_view, opened, row_blocks, scorable, stamp_of
 from polyvec.neighbors.metric import Metric, parse_metric
 from polyvec.neighbors.scan import MOST_DIM, RowBlock, Scan
 from polyvec.neighbors.search import Hits, check_k
@@ -29,12 +28,9 @@ from polyvec.neighbors.search import search as search_base
 from polyvec.neighbors.shadow import Frame, RowTerms, Shadow, adopt_codes, cast_shadow, choose_frame
 from polyvec.neighbors.sidecar import DTYPES, STRETCH, Stretches, read_sidecar, sidecar_path, write_sidecar
 
-__all__ = ["Index", "sidecar_path", "stamp_of"]
+__all__ = ["Index", "sidecar_path"]
 
 BLOCK_ROWS = 1 << 24  # an index block: candidates count rows in 32 bits
-SETTLED = 50_000_000  # nanoseconds after which another write gives a file another time
-
-Stamp = tuple[int, int, int]
 
 
 class Index:
@@ -247,26 +243,6 @@ class _Hasher:
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
-
-
-def stamp_of(base: Base, column: Column, *, settled: bool = False) -> Stamp | None:
-    """Size, time of writing and time of change of the one file that holds the rows; None where there is none.
-
-    With `settled`, wait until a later write is sure to give it another time.
-    """
-    path: Path | None = None
-    if isinstance(base, (str, os.PathLike)):
-        path = Path(base)
-    elif isinstance(column, FileColumn):
-        path = column.source.path
-    if path is None or not path.is_file():
-        return None
-    found = path.stat()
-    young = found.st_ctime_ns + SETTLED - time.time_ns()
-    if settled and 0 < young <= SETTLED:
-        time.sleep(young / 1e9)
-        found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _same_memory(column: Column, other: Column) -> bool:

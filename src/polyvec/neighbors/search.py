@@ -15,8 +15,8 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import DeviceError, DeviceWarning, InputError, MissingExtra, Unsearchable
 from polyvec.core.format import Progress
 from polyvec.core.vocab import Strings
-from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, row_blocks, scorable
 from polyvec.neighbors.filters import Where, make_mask, shortage
+from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, row_blocks, scorable, stamp_of
 from polyvec.neighbors.metric import Metric, choose_metric
 from polyvec.neighbors.scan import Scan, check_queries
 
@@ -111,8 +111,6 @@ def search(
         if found is not None:
             rows, scores = found
         elif index is not None:
-            from polyvec.neighbors.index import stamp_of
-
             if where is not None:
                 raise InputError("an index cannot be combined with a filter; leave one of them out")
             index.check(vectors, stamp_of(base, vectors))

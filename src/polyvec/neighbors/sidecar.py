@@ -31,7 +31,7 @@ from polyvec.core.files import Source
 from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
 from polyvec.kernels.checksum import crc32
-from polyvec.kernels.spread import spread
+from polyvec.kernels.threads import spread
 
 MAGIC = b"PVINDEX2"
 SUFFIX = ".pvindex"

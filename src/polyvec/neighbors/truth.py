@@ -31,8 +31,8 @@ from polyvec.core.sinks import Sink, Together, refuse_inputs
 from polyvec.core.space import demand_space
 from polyvec.formats import near
 from polyvec.kernels.checksum import crc32
-from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, row_blocks, scorable
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores, lost_range
+from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, row_blocks, scorable
 from polyvec.neighbors.metric import Choice, Metric, choose_metric, parse_metric
 from polyvec.neighbors.scan import Scan, check_queries
 from polyvec.neighbors.search import settle_k
@@ -307,7 +307,7 @@ def _write(
     truth: Truth, target: Path, style: str, vectors: Column, asked: Column, metric: Metric, notes: list[str]
 ) -> tuple[list[str], str | None, tuple[str, ...]]:
     """Write the files; their names, what the distances in them are, and what lies beside them. `notes` take what they could not hold."""
-    from polyvec.verbs.convert import write
+    from polyvec.writing.write import write
 
     limit = 2**31 if style != "hdf5" else 2**63
     kind = np.int32 if vectors.rows <= limit else np.uint32

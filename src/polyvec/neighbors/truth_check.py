@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
-from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, scorable
 from polyvec.neighbors.distances import Convention, conventions_of, differing, fitting, from_scores
+from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, scorable
 from polyvec.neighbors.listed import (
     Listed,
     Scored,

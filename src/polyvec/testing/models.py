@@ -108,7 +108,7 @@ def write_tiny_folder(folder: Path, **changed: str) -> Path:
 
 def write_tiny_model(path: Path, **changed: str) -> Path:
     """The tiny model as a `.weights` file."""
-    from polyvec.verbs.convert import write
+    from polyvec.writing.write import write
 
     metadata = tiny_metadata(**changed)
     write(path, tiny_tensors(metadata), vocab=tiny_tokens(), metadata=metadata, durable=False, measure=False)

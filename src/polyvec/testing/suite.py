@@ -23,9 +23,11 @@ from polyvec.testing import atomicity, hostile
 from polyvec.testing.contents import assert_same_contents, bits, consume, examine
 from polyvec.testing.limits import HEADROOM, Clock, TooSlow, bounded, limited
 from polyvec.testing.samples import MemorySource, Sample
-from polyvec.verbs.convert import ENCODINGS, convert, write
+from polyvec.verbs.convert import convert
 from polyvec.verbs.describe import describe
 from polyvec.verbs.verify import verify
+from polyvec.writing.road import ENCODINGS
+from polyvec.writing.write import write
 
 Export = dict[str, bytes]  # the files that one write makes; the main one is named "sample" + suffix
 

@@ -10,7 +10,10 @@ from typing import Any
 from polyvec import formats
 from polyvec.core.errors import InputError
 from polyvec.core.shards import arrange, expand
-from polyvec.verbs.convert import Receipt, gather, refuse_given, write_given
+from polyvec.verbs.convert import refuse_given, write_given
+from polyvec.verbs.resume import run_resumable
+from polyvec.writing.receipts import Receipt
+from polyvec.writing.road import gather
 
 
 def merge(
@@ -41,8 +44,6 @@ def merge(
     writing = gather(options)
     done = "would be merged" if writing.dry_run else "merged"
     if resume:
-        from polyvec.verbs.resume import run_resumable
-
         refuse_given(ids, records)
         notes = (*shards.problems, f"{len(paths)} files {done}")
         return run_resumable(paths, target, writing, source_format=source_format, lenient=lenient, notes=notes)

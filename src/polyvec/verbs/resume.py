@@ -30,8 +30,8 @@ from polyvec.core.sidecars import sidecar_paths
 from polyvec.core.sinks import Sink, refuse_inputs
 from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
-from polyvec.verbs.convert import Receipt, Writing, as_progress, resolve_target, write_collection
-from polyvec.writing.road import estimate
+from polyvec.writing.receipts import Receipt
+from polyvec.writing.road import Writing, as_progress, estimate, resolve_target, write_collection
 
 PIECE_BYTES = 1 << 30  # decoded: what a kill may cost
 PACKED = ("bins", "npy", "vecs")  # formats whose parts are joined by copying bytes

@@ -19,8 +19,9 @@ from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import COMPANIONS
 from polyvec.core.sinks import Together, check_target, refuse_inputs
 from polyvec.core.space import demand_space
-from polyvec.verbs.convert import Receipt, as_progress, gather, inputs_of, write_collection
-from polyvec.writing.road import estimate
+from polyvec.writing.inputs import inputs_of
+from polyvec.writing.receipts import Receipt
+from polyvec.writing.road import as_progress, estimate, gather, write_collection
 
 FILES_A_SHARD = 6  # itself and what may lie beside it; all are open until they appear
 

@@ -24,8 +24,9 @@ from polyvec.kernels import strings as tables
 from polyvec.kernels.lengths import row_lengths
 from polyvec.kernels.rows import RowSearch
 from polyvec.kernels.subwords import ngram_table
-from polyvec.neighbors.codes import CodeSearch
-from polyvec.verbs.convert import Receipt, convert
+from polyvec.verbs.convert import convert
+from polyvec.words.codes import CodeSearch
+from polyvec.writing.receipts import Receipt
 
 WORDS_AT_ONCE = 1 << 16
 SAMPLE = 4096  # rows whose cosine is measured

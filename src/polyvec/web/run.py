@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from polyvec import formats
 from polyvec.core.errors import InputError, MissingExtra
 from polyvec.core.folders import recover
-from polyvec.verbs.attach import attach_records
+from polyvec.verbs.records import attach_records
 from polyvec.web.guard import LOCAL
 from polyvec.web.served import ServedCollection
 

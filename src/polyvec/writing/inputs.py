@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from polyvec.core.collection import Collection, as_ids
 from polyvec.core.errors import InputError
 from polyvec.core.records import Records, as_records
+from polyvec.core.shards import expand
 from polyvec.core.vocab import Strings, Vocab, as_vocab
 from polyvec.writing.tables import frame_records, is_table, open_frame
 
@@ -84,3 +87,8 @@ def values_of(value: Any) -> Any:
         if hasattr(value, name):
             return getattr(value, name)()
     return value
+
+
+def inputs_of(source: str | os.PathLike[str]) -> list[Path]:
+    """The files a source names, which no output may be: one, the shards of a glob, or none for standard input."""
+    return [] if os.fspath(source) == "-" else expand(source)

@@ -129,8 +129,8 @@ def _embed(folder: Path, rows: int | None) -> Corpus:
 
 def _flip(collection: Collection, folder: Path) -> None:
     """One flipped bit, caught with its place."""
-    from polyvec.verbs.convert import write
     from polyvec.verbs.verify import verify
+    from polyvec.writing.write import write
 
     path = folder / "damaged.cvc"
     chunk = max(1, collection.rows // 6)
@@ -155,9 +155,9 @@ def _flip(collection: Collection, folder: Path) -> None:
 
 def _shard(collection: Collection, folder: Path) -> None:
     """Split into shards, one missing, merged again: the same bytes."""
-    from polyvec.verbs.convert import write
     from polyvec.verbs.merge import merge
     from polyvec.verbs.split import split
+    from polyvec.writing.write import write
 
     source, merged, shards = folder / "whole.fbin", folder / "merged.fbin", str(folder / "shard-*.fbin")
     write(source, collection, durable=False, measure=False)
@@ -191,8 +191,8 @@ def _publish(collection: Collection, corpus: Corpus, kept: Path) -> None:
     """The page and the collection, kept; and how to serve them."""
     from importlib.util import find_spec
 
-    from polyvec.verbs.convert import write
     from polyvec.web.publish import publish_single_file
+    from polyvec.writing.write import write
 
     write(kept / COLLECTION, collection, durable=False)
     (kept / MODEL).unlink(missing_ok=True)

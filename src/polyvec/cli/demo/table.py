@@ -15,9 +15,9 @@ from polyvec.core.collection import Collection
 from polyvec.core.errors import MissingExtra, PolyvecError
 from polyvec.core.format import Format
 from polyvec.kernels import NATIVE
-from polyvec.neighbors.recall import recall_at
 from polyvec.neighbors.search import search
-from polyvec.verbs.convert import write
+from polyvec.reports.recall import recall_at
+from polyvec.writing.write import write
 
 QUERIES = 200 if NATIVE else 50  # sampled rows; an exact search without compiled kernels takes its time
 SLOW = ("wordtext",)  # a number at a time where no compiled kernel reads and writes them

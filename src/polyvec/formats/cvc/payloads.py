@@ -14,7 +14,7 @@ from polyvec.core.columns import Column
 from polyvec.formats.cvc.writer import ChunkWriter
 from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.planes import PLANES, packed_size
-from polyvec.kernels.spread import spread
+from polyvec.kernels.threads import spread
 
 PIECE_BYTES = 4 << 20  # decoded; what is asked of the column at a time
 STRETCH_PIECES = 4  # what a thread takes at a time

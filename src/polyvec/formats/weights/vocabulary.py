@@ -11,7 +11,7 @@ from polyvec.core.files import Source
 from polyvec.core.layout import Cursor
 from polyvec.core.vocab import Strings
 from polyvec.formats.weights.records import SPECIALS, VOCAB_HEADER, Contents
-from polyvec.kernels.prefixed import walk_strings
+from polyvec.kernels.strings import walk_strings
 
 
 def read_vocabulary(source: Source, contents: Contents) -> None:

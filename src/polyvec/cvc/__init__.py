@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-from importlib import import_module
 from typing import Any
 
 from polyvec import kernels
@@ -23,11 +22,8 @@ from polyvec.core import devices
 from polyvec.core.blocks import Array
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.files import Source
-from polyvec.formats.cvc import check_chunk
-from polyvec.formats.cvc.encoding import compression_of
-from polyvec.formats.cvc.header import Header, Json, find_layout, read_header
-from polyvec.verbs.columns import add_column, delete_column, rename_column, update_column, upgrade
-from polyvec.verbs.loading import (
+from polyvec.cvc.edits import add_column, delete_column, rename_column, update_column, upgrade
+from polyvec.cvc.loading import (
     CorruptedChunkError,
     File,
     load_cvc,
@@ -35,7 +31,10 @@ from polyvec.verbs.loading import (
     load_cvc_columns,
     load_cvc_range,
 )
-from polyvec.verbs.packing import pack_cvc, pack_cvc_columns, pack_cvc_sections, pack_cvc_sections_columnar
+from polyvec.cvc.packing import pack_cvc, pack_cvc_columns, pack_cvc_sections, pack_cvc_sections_columnar
+from polyvec.formats.cvc import check_chunk
+from polyvec.formats.cvc.encoding import compression_of
+from polyvec.formats.cvc.header import Header, Json, find_layout, read_header
 
 __all__ = [
     "CorruptedChunkError",
@@ -226,7 +225,6 @@ def get_available_backends() -> dict[str, bool]:
 
 def get_backend_errors() -> dict[str, str | None]:
     """Why a backend cannot be used; None where it can."""
-    import_module("polyvec.gpu")
     missing = None if kernels.NATIVE else "the native module is not built; install polyvec where a C++ compiler is"
     return {"python": None, "cpp": missing} | devices.status()
 

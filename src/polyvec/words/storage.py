@@ -12,7 +12,7 @@ from polyvec.core.blocks import Block
 from polyvec.core.columns import ArrayColumn, Column, FileColumn
 from polyvec.core.selection import one_row, row_numbers
 from polyvec.kernels import rows as row_kernels
-from polyvec.neighbors.codes import CodeSearch
+from polyvec.words.codes import CodeSearch
 
 Floats = NDArray[np.float32]
 

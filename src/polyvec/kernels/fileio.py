@@ -1,4 +1,8 @@
-"""Ranges of a file into buffers, with the CRC-32 of each: native threads that never wait for Python, or Python threads."""
+"""Reads and writes of a file by offset: whole, where the system may do less than it is asked for, and many at a time.
+
+A `Filler` fills buffers with ranges of a file and tells the CRC-32 of each, on native threads that never wait for
+Python, or on Python threads.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,29 @@ from numpy.typing import NDArray
 
 from polyvec.kernels import paths
 from polyvec.kernels.checksum import crc32
-from polyvec.kernels.pieces import read_all
 
 Loads = NDArray[np.int64]
+
+MOST = 1 << 30  # of one call: some systems take no more
+
+
+def read_all(fd: int, view: memoryview, offset: int) -> int:
+    """Fill ``view`` from ``offset``; returns the bytes read, fewer only where the file ends."""
+    done = 0
+    while done < len(view):
+        got = os.preadv(fd, [view[done : done + MOST]], offset + done)
+        if not got:
+            break
+        done += got
+    return done
+
+
+def write_all(fd: int, view: memoryview, offset: int) -> int:
+    """Write all of ``view`` at ``offset``; returns how many bytes that were."""
+    done = 0
+    while done < len(view):
+        done += os.pwrite(fd, view[done : done + MOST], offset + done)
+    return done
 
 
 class Filler:

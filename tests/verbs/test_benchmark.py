@@ -10,7 +10,7 @@ import pytest
 import polyvec as pv
 from polyvec.neighbors.truth import write_truth
 from polyvec.neighbors.truth_check import verify_truth
-from polyvec.verbs.bundle import assemble, take_apart
+from polyvec.verbs.benchmark import assemble, take_apart
 
 h5py = pytest.importorskip("h5py")
 RNG = np.random.default_rng(5)

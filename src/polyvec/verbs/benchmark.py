@@ -16,12 +16,13 @@ from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.sinks import Together
 from polyvec.formats.truth import DISTANCE_NAMES, ID_NAMES, QUERY_NAMES, truth_columns
-from polyvec.neighbors.base import scorable
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, fitting, from_scores, parse_convention, recast
+from polyvec.neighbors.inputs import scorable
 from polyvec.neighbors.listed import BY_ID, look_up, out_of_order, score_listed, spread
 from polyvec.neighbors.metric import KEYS, OTHERS, Metric, choose_metric, parse_metric, stated_metric
 from polyvec.neighbors.truth import benchmark_metadata
-from polyvec.verbs.convert import Receipt, gather, resolve_target, write_collection
+from polyvec.writing.receipts import Receipt
+from polyvec.writing.road import gather, resolve_target, write_collection
 
 Path = str | os.PathLike[str]
 

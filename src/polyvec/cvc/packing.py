@@ -19,10 +19,10 @@ from polyvec.core.format import WriteOptions
 from polyvec.core.sidecars import drop_sidecars
 from polyvec.core.sinks import Sink
 from polyvec.core.views import ConcatColumn
+from polyvec.cvc.edits import default_compression
 from polyvec.formats.cvc import FORMAT, LAYOUTS, file_header, is_columnar, write_chunk, write_file
 from polyvec.formats.cvc.encoding import CHUNK_ROWS, Target, check_compression, choose, most_rows, partition
 from polyvec.formats.cvc.writer import ChunkWriter
-from polyvec.verbs.columns import default_compression
 from polyvec.writing.readback import check_collection, check_shapes
 
 Path = str | os.PathLike[str]

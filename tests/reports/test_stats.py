@@ -9,16 +9,16 @@ import pytest
 
 import polyvec as pv
 from polyvec.core.errors import InputError
-from polyvec.neighbors import base as base_module
-from polyvec.neighbors.page import stats_page
-from polyvec.verbs import stats as stats_module
-from polyvec.verbs.stats import stats
+from polyvec.neighbors import inputs as inputs_module
+from polyvec.reports import stats as stats_module
+from polyvec.reports.pages import stats_page
+from polyvec.reports.stats import stats
 
 RNG = np.random.default_rng(0)
 
 
 def test_dimensions_are_those_of_numpy(monkeypatch):
-    monkeypatch.setattr(base_module, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 4096)
     rows = (RNG.standard_normal((1000, 7)) * [1, 2, 3, 4, 5, 6, 0] + 1e4).astype(np.float32)
     found = stats(rows).dimensions
     wide = rows.astype(np.float64)
@@ -49,7 +49,7 @@ def test_odd_rows_are_counted():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.uint8, np.float16])
 def test_duplicates_are_found_across_blocks(monkeypatch, dtype):
-    monkeypatch.setattr(base_module, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 2000)
     rows = RNG.uniform(1, 120, (400, 9)).astype(dtype)
     rows[350] = rows[2]
     rows[399] = rows[2]

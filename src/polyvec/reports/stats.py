@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
-from polyvec.neighbors.base import Base, check_vectors, opened, row_blocks, scorable
-from polyvec.neighbors.quality import spread_runs
+from polyvec.neighbors.inputs import Base, check_vectors, opened, row_blocks, scorable
 from polyvec.neighbors.scan import Scan
+from polyvec.reports.quality import spread_runs
 
 Floats = NDArray[np.float64]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from polyvec.neighbors import charts
-from polyvec.neighbors.quality import Quality
-from polyvec.neighbors.tally import ERROR_BINS, Entry
+from polyvec.reports import charts
+from polyvec.reports.quality import Quality
+from polyvec.reports.tally import ERROR_BINS, Entry
 
 if TYPE_CHECKING:
-    from polyvec.verbs.stats import Stats
+    from polyvec.reports.stats import Stats
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1f2933;--soft:#5b6672;--line:#d9dee4;--paper:#fff;--band:#f5f7f9}

@@ -20,13 +20,13 @@ import polyvec as pv
 from polyvec import cvc, kernels
 from polyvec.core import devices
 from polyvec.core.files import Source
+from polyvec.cvc.loading import File
 from polyvec.formats.cvc import writer
 from polyvec.formats.cvc.header import read_header
 from polyvec.kernels.paths import limit_threads
 from polyvec.testing import vectors
-from polyvec.verbs.loading import File
 
-GOLDEN = Path(__file__).parent / "golden" / "cvc"
+GOLDEN = Path(__file__).parents[1] / "golden" / "cvc"
 ROWS = vectors(1000, 8)
 HALF = ROWS.astype(np.float16).astype(np.float32)
 

@@ -10,11 +10,11 @@ import pytest
 import polyvec as pv
 from polyvec.core.errors import InputError
 from polyvec.kernels import available_paths, use_path
-from polyvec.neighbors import quality as quality_module
-from polyvec.neighbors import trials as trials_module
-from polyvec.neighbors.page import quality_lead, quality_page
-from polyvec.neighbors.quality import measure_quality, pick_smallest, spread_runs
-from polyvec.neighbors.trials import TRIALS, Look, nearest
+from polyvec.reports import quality as quality_module
+from polyvec.reports import trials as trials_module
+from polyvec.reports.pages import quality_lead, quality_page
+from polyvec.reports.quality import measure_quality, pick_smallest, spread_runs
+from polyvec.reports.trials import TRIALS, Look, nearest
 
 RNG = np.random.default_rng(0)
 CENTRES = RNG.standard_normal((20, 32))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from polyvec import formats
 from polyvec.core.blocks import MAX_BLOCK_BYTES, cast
 from polyvec.core.collection import Collection
-from polyvec.core.columns import ArrayColumn, Column
+from polyvec.core.columns import ArrayColumn, Column, FileColumn
 from polyvec.core.errors import InputError
 from polyvec.formats.truth import QUERY_NAMES
 from polyvec.neighbors.scan import RowBlock
@@ -22,7 +24,10 @@ from polyvec.neighbors.scan import RowBlock
 Rows = NDArray[Any]
 Base = str | os.PathLike[str] | Sequence[str] | Collection | Column | Rows
 
+Stamp = tuple[int, int, int]
+
 BLOCK_BYTES = MAX_BLOCK_BYTES // 2  # as the kernels take it; one block is scanned while the next is read
+SETTLED = 50_000_000  # nanoseconds after which another write gives a file another time
 
 
 @contextmanager
@@ -131,3 +136,23 @@ def _select(at: int, rows: Rows, mask: Callable[[int, int], NDArray[np.bool_]] |
         return RowBlock(at, len(rows), rows)
     chosen = np.flatnonzero(mask(at, at + len(rows)))
     return RowBlock(at, len(chosen), np.ascontiguousarray(rows[chosen]), ids=chosen + at)
+
+
+def stamp_of(base: Base, column: Column, *, settled: bool = False) -> Stamp | None:
+    """Size, time of writing and time of change of the one file that holds the rows; None where there is none.
+
+    With `settled`, wait until a later write is sure to give it another time.
+    """
+    path: Path | None = None
+    if isinstance(base, (str, os.PathLike)):
+        path = Path(base)
+    elif isinstance(column, FileColumn):
+        path = column.source.path
+    if path is None or not path.is_file():
+        return None
+    found = path.stat()
+    young = found.st_ctime_ns + SETTLED - time.time_ns()
+    if settled and 0 < young <= SETTLED:
+        time.sleep(young / 1e9)
+        found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns

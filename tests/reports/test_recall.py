@@ -8,7 +8,7 @@ import pytest
 import polyvec as pv
 from polyvec.core.errors import InputError
 from polyvec.neighbors import listed as listed_module
-from polyvec.neighbors.recall import interval, measure_recall
+from polyvec.reports.recall import interval, measure_recall
 
 
 def test_recall_is_the_share_of_true_neighbours_found():

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
-from polyvec.neighbors.base import scorable
+from polyvec.neighbors.inputs import scorable
 from polyvec.neighbors.metric import Metric
-from polyvec.neighbors.recall import Recall, recall_at
 from polyvec.neighbors.scan import RowBlock, Scan
-from polyvec.neighbors.trials import Decode, Singles
+from polyvec.reports.recall import Recall, recall_at
+from polyvec.reports.trials import Decode, Singles
 
 ERROR_BINS = np.concatenate([[0.0], np.logspace(-10, 2, 61), [np.inf]])
 

@@ -1,6 +1,6 @@
 // The best k scores of a stream of rows, and every row that may belong to them.
 #pragma once
-#include "words.h"
+#include "words.hpp"
 
 #include <functional>
 #include <limits>

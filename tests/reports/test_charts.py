@@ -8,10 +8,10 @@ from math import log10
 import numpy as np
 import pytest
 
-from polyvec.neighbors import charts
-from polyvec.neighbors.page import quality_page, stats_page
-from polyvec.neighbors.quality import measure_quality
-from polyvec.verbs.stats import stats
+from polyvec.reports import charts
+from polyvec.reports.pages import quality_page, stats_page
+from polyvec.reports.quality import measure_quality
+from polyvec.reports.stats import stats
 
 
 def ticks(svg: str) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:

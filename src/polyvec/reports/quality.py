@@ -25,12 +25,12 @@ from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.formats.cvc.encoding import CHUNK_ROWS
 from polyvec.formats.words import folded, lengths_of
-from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, scorable
+from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, scorable
 from polyvec.neighbors.listed import spread
 from polyvec.neighbors.metric import Choice, Metric, choose_metric
 from polyvec.neighbors.scan import Scan
-from polyvec.neighbors.tally import Entry, Rows, Tally, cut, feed
-from polyvec.neighbors.trials import TRIALS, Look, Trial, choose_trials
+from polyvec.reports.tally import Entry, Rows, Tally, cut, feed
+from polyvec.reports.trials import TRIALS, Look, Trial, choose_trials
 
 HELD_OUT = 500  # queries, where none are given
 MOST_GIVEN = 10_000  # of given queries; of more, so many evenly spread

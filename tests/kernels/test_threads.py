@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyvec.kernels.spread import spread
+from polyvec.kernels.threads import spread
 
 
 @pytest.fixture(params=[0, 1, 3, 99])

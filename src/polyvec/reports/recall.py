@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
-from polyvec.neighbors.base import Base, check_vectors, opened, opened_queries, scorable
+from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, scorable
 from polyvec.neighbors.listed import (
     Listed,
     Scored,

@@ -415,7 +415,6 @@ def opened(
 def find_device(device: str, backend: str, framework: str) -> devices.Device:
     if framework not in ("torch", "cupy"):
         raise InputError(f"unknown framework {framework!r}; there are torch and cupy")
-    import_module("polyvec.gpu")  # registers what it has
     return devices.find(device, backend)
 
 

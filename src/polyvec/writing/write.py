@@ -1,0 +1,37 @@
+"""write: vectors, with their words, records, ids and metadata, into a file of any format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from polyvec.core.collection import Collection
+from polyvec.writing.inputs import as_collection
+from polyvec.writing.receipts import Receipt
+from polyvec.writing.road import gather, write_collection
+
+
+def write(
+    path: str | os.PathLike[str],
+    data: Any,
+    *,
+    vocab: Any = None,
+    records: Any = None,
+    ids: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Receipt:
+    """Write vectors to a file; the suffix (or ``format=``) names the format. The target is replaced atomically.
+
+    ``data`` is an array, named arrays, a collection, a pandas or polars DataFrame, or an Arrow table, batch or stream.
+    ``vocab``, ``records``, ``ids`` and ``metadata`` take the place of the data's own, one a row. Of a table the columns of
+    number lists are vectors (``column`` chooses one), a column ``id`` is the ids (``ids="NAME"`` chooses another), all
+    else is records. Takes the options of `convert`.
+    """
+    collection = as_collection(data, vocab=vocab, records=records, ids=ids, metadata=metadata)
+    try:
+        return write_collection(path, collection, gather(options))
+    finally:
+        if not isinstance(data, Collection):
+            collection.close()
