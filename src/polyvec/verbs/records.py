@@ -19,7 +19,7 @@ from polyvec.core.records import ColumnRecords, LineRecords, ListRecords, Record
 from polyvec.core.sidecars import read_strings
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import RECODE, other_separator, read_column
-from polyvec.formats.tablerecords import TableRecords
+from polyvec.formats.tabular import TableRecords
 from polyvec.writing.inputs import given_records, values_of
 
 NEWLINE = b"\n"

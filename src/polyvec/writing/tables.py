@@ -24,8 +24,7 @@ from polyvec.core.files import Source
 from polyvec.core.records import Records
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats import arrow as ipc
-from polyvec.formats.tablerecords import TableRecords
-from polyvec.formats.tabular import ID_NAMES, Table, collect, wrapped
+from polyvec.formats.tabular import ID_NAMES, Table, TableRecords, collect, wrapped
 
 LABEL = "the table"
 UNNAMED = "__index_level_"  # how Arrow calls an index of pandas without a name

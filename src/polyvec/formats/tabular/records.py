@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,8 @@ from polyvec.core.exchange import arrow, number_type, text_type
 from polyvec.core.plain import stored
 from polyvec.core.records import Record, Records
 from polyvec.core.strict_json import parse_json
+from polyvec.formats.tabular.table import SCAN_ROWS, Table
 
-if TYPE_CHECKING:
-    from polyvec.formats.tabular import Table
-
-SCAN_ROWS = 1 << 14  # read together
 MISSING = object()  # a field that a record does not have
 
 
