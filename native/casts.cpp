@@ -142,21 +142,21 @@ void bind_affine(nb::module_ &m, const char *name, Field field) {
 }
 
 }  // namespace
-}  // namespace polyvec
 
 void bind_casts(nb::module_ &m) {
-    using polyvec::CastTable;
-    m.def("cpu_path", [] { return polyvec::cpu_name(polyvec::current_cpu()); });
-    m.def("set_cpu_path", [](const char *name) { return polyvec::set_cpu(name); }, "name"_a);
-    polyvec::bind_plain<2, 4>(m, "f16_to_f32", &CastTable::f16_to_f32);
-    polyvec::bind_plain<4, 2>(m, "f32_to_f16", &CastTable::f32_to_f16);
-    polyvec::bind_plain<2, 4>(m, "bf16_to_f32", &CastTable::bf16_to_f32);
-    polyvec::bind_plain<4, 2>(m, "f32_to_bf16", &CastTable::f32_to_bf16);
-    polyvec::bind_affine<1, 4>(m, "u8_to_f32", &CastTable::u8_to_f32);
-    polyvec::bind_affine<4, 1>(m, "f32_to_u8", &CastTable::f32_to_u8);
-    polyvec::bind_factor<1, 4>(m, "i8_to_f32", &CastTable::i8_to_f32_div);
-    polyvec::bind_factor<4, 1>(m, "f32_to_i8", &CastTable::f32_to_i8_mul);
-    polyvec::bind_rows<1, 4>(m, "i8_to_f32_rows", &CastTable::i8_to_f32_mul);
-    polyvec::bind_rows<4, 1>(m, "f32_to_i8_rows", &CastTable::f32_to_i8_div);
-    m.def("f32_min_max", &polyvec::min_max, "src"_a, "threads"_a);
+    m.def("cpu_path", [] { return cpu_name(current_cpu()); });
+    m.def("set_cpu_path", [](const char *name) { return set_cpu(name); }, "name"_a);
+    bind_plain<2, 4>(m, "f16_to_f32", &CastTable::f16_to_f32);
+    bind_plain<4, 2>(m, "f32_to_f16", &CastTable::f32_to_f16);
+    bind_plain<2, 4>(m, "bf16_to_f32", &CastTable::bf16_to_f32);
+    bind_plain<4, 2>(m, "f32_to_bf16", &CastTable::f32_to_bf16);
+    bind_affine<1, 4>(m, "u8_to_f32", &CastTable::u8_to_f32);
+    bind_affine<4, 1>(m, "f32_to_u8", &CastTable::f32_to_u8);
+    bind_factor<1, 4>(m, "i8_to_f32", &CastTable::i8_to_f32_div);
+    bind_factor<4, 1>(m, "f32_to_i8", &CastTable::f32_to_i8_mul);
+    bind_rows<1, 4>(m, "i8_to_f32_rows", &CastTable::i8_to_f32_mul);
+    bind_rows<4, 1>(m, "f32_to_i8_rows", &CastTable::f32_to_i8_div);
+    m.def("f32_min_max", &min_max, "src"_a, "threads"_a);
 }
+
+}  // namespace polyvec

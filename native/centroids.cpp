@@ -97,9 +97,10 @@ void nearest(nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu
 }
 
 }  // namespace
-}  // namespace polyvec
 
 void bind_centroids(nb::module_ &m) {
-    m.def("nearest", &polyvec::nearest, nb::arg("rows").noconvert(), nb::arg("column"), nb::arg("book"), nb::arg("start"),
+    m.def("nearest", &nearest, nb::arg("rows").noconvert(), nb::arg("column"), nb::arg("book"), nb::arg("start"),
           nb::arg("out"), nb::arg("threads"));
 }
+
+}  // namespace polyvec

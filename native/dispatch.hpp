@@ -18,6 +18,13 @@
 #define POLYVEC_NEON 0
 #endif
 
+// One function, compiled for several instruction sets and chosen when the module is loaded; needs glibc's resolver.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__)
+#define POLYVEC_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define POLYVEC_CLONES
+#endif
+
 namespace polyvec {
 
 // Ordered: a machine that has one of the x86 paths has every path below it.

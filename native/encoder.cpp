@@ -86,14 +86,14 @@ class BoundEncoder {
 };
 
 }  // namespace
-}  // namespace polyvec
 
 void bind_encoder(nb::module_ &m) {
-    using polyvec::BoundEncoder;
-    m.def("encoder_available", &polyvec::encoder_available);
+    m.def("encoder_available", &encoder_available);
     nb::class_<BoundEncoder>(m, "Encoder", "The layers of a BERT-like model, on matrix units.")
         .def(nb::init<std::size_t, std::size_t, std::size_t, float, int, nb::handle, nb::handle>(), "width"_a, "heads"_a,
              "inner"_a, "epsilon"_a, "activation"_a, "scale"_a, "shift"_a)
         .def("add_layer", &BoundEncoder::add_layer, "arrays"_a)
         .def("run", &BoundEncoder::run, "rows"_a, "starts"_a);
 }
+
+}  // namespace polyvec

@@ -13,7 +13,7 @@
 #include "buffers.hpp"
 #include "casts.hpp"
 #include "crc.hpp"
-#include "pieces.hpp"
+#include "fileio.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -124,10 +124,11 @@ int allocate(int fd, std::int64_t offset, std::int64_t size) {
 }
 
 }  // namespace
-}  // namespace polyvec
 
 void bind_filecasts(nb::module_ &m) {
-    m.def("read_cast", &polyvec::read_cast, "fd"_a, "offset"_a, "out"_a, "kind"_a, "a"_a, "b"_a, "check"_a);
-    m.def("write_cast", &polyvec::write_cast, "fd"_a, "offset"_a, "values"_a, "kind"_a, "a"_a, "b"_a);
-    m.def("allocate", &polyvec::allocate, "fd"_a, "offset"_a, "size"_a);
+    m.def("read_cast", &read_cast, "fd"_a, "offset"_a, "out"_a, "kind"_a, "a"_a, "b"_a, "check"_a);
+    m.def("write_cast", &write_cast, "fd"_a, "offset"_a, "values"_a, "kind"_a, "a"_a, "b"_a);
+    m.def("allocate", &allocate, "fd"_a, "offset"_a, "size"_a);
 }
+
+}  // namespace polyvec

@@ -322,10 +322,8 @@ template <class T> const T *checked(const Vector<T> &v, size_t n) {
 }
 
 }  // namespace
-}  // namespace polyvec
 
 void bind_filters(nb::module_ &m) {
-    using namespace polyvec;
     nb::class_<Sieve>(m, "Sieve", "Candidates of an exact search, one list a query; see docs/exact-search.md.")
         .def("__init__",
              [](Sieve *self, size_t k, Vector<float> P, Vector<float> Q, Vector<float> R, Vector<double> alpha,
@@ -361,3 +359,5 @@ void bind_filters(nb::module_ &m) {
         .def_prop_ro("total", [](const Sieve &s) { return s.total; })
         .def_prop_ro("kept", [](const Sieve &s) { return s.kept; });
 }
+
+}  // namespace polyvec

@@ -299,11 +299,12 @@ bool planes_unpack(nb::handle src_object, std::size_t a, std::size_t b, std::siz
 }
 
 }  // namespace
-}  // namespace polyvec
 
 void bind_planes(nb::module_ &m) {
-    m.def("planes_seen", &polyvec::planes_seen, "src"_a, "seen"_a, "threads"_a);
-    m.def("planes_pack", &polyvec::planes_pack, "src"_a, "plane"_a, "bits"_a, "table"_a, "out"_a, "threads"_a);
-    m.def("planes_unpack", &polyvec::planes_unpack, "src"_a, "a"_a, "b"_a, "c"_a, "d"_a, "bits"_a, "dictionary"_a,
+    m.def("planes_seen", &planes_seen, "src"_a, "seen"_a, "threads"_a);
+    m.def("planes_pack", &planes_pack, "src"_a, "plane"_a, "bits"_a, "table"_a, "out"_a, "threads"_a);
+    m.def("planes_unpack", &planes_unpack, "src"_a, "a"_a, "b"_a, "c"_a, "d"_a, "bits"_a, "dictionary"_a,
           "sizes"_a, "out"_a, "threads"_a);
 }
+
+}  // namespace polyvec

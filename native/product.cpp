@@ -1,21 +1,22 @@
 // Product quantisation: rows from codes, and scores straight from codes by lookup tables.
-#include "best.hpp"
-#include "dispatch.hpp"
-
 #include <cmath>
+
+#include "dispatch.hpp"
+#include "threads.hpp"
+#include "top_rows.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+namespace polyvec {
 namespace {
 
-using namespace words;
-using Books = nb::ndarray<const float, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Books = Array<const float, 3>;
 
 // Rows are centroids set side by side; `weights` (one a row) multiply them. The flat index of the first code without a
 // centroid, or -1.
-int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut out, size_t threads) {
+int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut out, int threads) {
     size_t count = codes.shape(0), parts = codes.shape(1), size = books.shape(1), width = books.shape(2);
     if (books.shape(0) != parts || out.shape(0) != count || out.shape(1) != parts * width)
         throw nb::value_error("codes, codebooks and output disagree");
@@ -29,17 +30,19 @@ int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut o
     const uint8_t *data = codes.data();
     const float *centroids = books.data();
     float *rows = out.data();
-    std::vector<int64_t> bad(std::max<size_t>(1, threads), -1);
+    constexpr size_t grain = 2048;
+    constexpr int64_t none = std::numeric_limits<int64_t>::max();
+    std::vector<int64_t> bad(count_workers(count, threads, grain), none);
     [[maybe_unused]] const bool stream = width == 2 && parts % 2 == 0 && count * parts * width * sizeof(float) > (4u << 20);
     {
         nb::gil_scoped_release free_threads;
-        spread(count, threads, 2048, [=, &bad](size_t start, size_t stop, size_t thread) {
+        parallel_for(count, threads, grain, 1, [=, &bad](size_t start, size_t stop, size_t worker) {
             for (size_t i = start; i < stop; ++i) {
                 const uint8_t *code = data + i * parts;
                 float *row = rows + i * parts * width;
                 if (size < 256)
                     for (size_t p = 0; p < parts; ++p)
-                        if (code[p] >= size) { bad[thread] = (int64_t)(i * parts + p); return; }
+                        if (code[p] >= size) { bad[worker] = std::min(bad[worker], (int64_t)(i * parts + p)); return; }
 #if defined(__x86_64__)
                 if (stream && !((uintptr_t)row % 16)) { // pairs of centroids, past the cache: nobody reads them soon
                     const __m128 by = _mm_set1_ps(weight ? weight[i] : 1.0f);
@@ -61,16 +64,14 @@ int64_t decode_product(Codes codes, Books books, nb::object weights, MatrixOut o
                 if (weight)
                     for (size_t d = 0; d < parts * width; ++d) row[d] *= weight[i];
             }
-            polyvec::fence_streams();
         });
     }
-    for (int64_t b : bad)
-        if (b >= 0) return b;
-    return -1;
+    const int64_t first = *std::min_element(bad.begin(), bad.end());
+    return first == none ? -1 : first;
 }
 
 // out = rows . turn, each value summed over the rows' components in order: so one row gives what many give.
-CLONES void rotate_range(const float *rows, const float *turn, float *out, size_t start, size_t stop, size_t dim) {
+POLYVEC_CLONES void rotate_range(const float *rows, const float *turn, float *out, size_t start, size_t stop, size_t dim) {
     constexpr size_t wide = 64;
     for (size_t i = start; i < stop; ++i)
         for (size_t from = 0; from < dim; from += wide) {
@@ -91,14 +92,14 @@ CLONES void rotate_range(const float *rows, const float *turn, float *out, size_
         }
 }
 
-void rotate_rows(Matrix rows, Matrix turn, MatrixOut out, size_t threads) {
+void rotate_rows(Matrix rows, Matrix turn, MatrixOut out, int threads) {
     size_t dim = rows.shape(1);
     if (turn.shape(0) != dim || turn.shape(1) != dim || out.shape(0) != rows.shape(0) || out.shape(1) != dim)
         throw nb::value_error("rows, rotation and output disagree");
     const float *from = rows.data(), *by = turn.data();
     float *to = out.data();
     nb::gil_scoped_release free_threads;
-    spread(rows.shape(0), threads, 256, [=](size_t start, size_t stop, size_t) { rotate_range(from, by, to, start, stop, dim); });
+    parallel_for(rows.shape(0), threads, 256, 1, [=](size_t start, size_t stop) { rotate_range(from, by, to, start, stop, dim); });
 }
 
 // sum over the parts, in order, of tables[part][code], in float32, times the row's weight.
@@ -128,16 +129,17 @@ nb::ndarray<nb::numpy, float> score_product(Codes codes, Matrix tables, Longs ro
 }
 
 // Candidates from codes as the file has them, row by row, with exact float32 tables.
-nb::ndarray<nb::numpy, int64_t> scan_product(Codes codes, Matrix tables, Floats weights, size_t k, size_t threads) {
+nb::ndarray<nb::numpy, int64_t> scan_product(Codes codes, Matrix tables, Floats weights, size_t k, int threads) {
     size_t count = codes.shape(0), parts = codes.shape(1), size = tables.shape(1);
     if (tables.shape(0) != parts || weights.size() != count) throw nb::value_error("codes, tables and weights disagree");
     check_codes(codes.data(), count * parts, size);
-    std::vector<Best> best(std::max<size_t>(1, threads), Best(k, 0));
+    constexpr size_t grain = 8192;
+    std::vector<TopRows> best(count_workers(count, threads, grain), TopRows(k, 0));
     const uint8_t *data = codes.data();
     const float *table = tables.data(), *weight = weights.data();
     {
         nb::gil_scoped_release free_threads;
-        spread(count, threads, 8192, [=, &best](size_t start, size_t stop, size_t thread) {
+        parallel_for(count, threads, grain, 1, [=, &best](size_t start, size_t stop, size_t worker) {
             float scores[512];
             for (size_t from = start; from < stop; from += 512) {
                 size_t n = std::min<size_t>(512, stop - from), i = 0;
@@ -157,7 +159,7 @@ nb::ndarray<nb::numpy, int64_t> scan_product(Codes codes, Matrix tables, Floats 
                     scores[i + 3] = a3 * weight[from + i + 3];
                 }
                 for (; i < n; ++i) scores[i] = score(data + (from + i) * parts, table, parts, size) * weight[from + i];
-                best[thread].push(scores, n, (int64_t)from);
+                best[worker].push(scores, n, (int64_t)from);
             }
         });
         for (size_t t = 1; t < best.size(); ++t) best[0].merge(best[t]);
@@ -168,14 +170,14 @@ nb::ndarray<nb::numpy, int64_t> scan_product(Codes codes, Matrix tables, Floats 
 // ---- 64 rows at a time ---------------------------------------------------------------------------------
 
 // Codes with the rows of each 64 side by side: [ceil(n / 64)][parts][64], the last group filled with code 0.
-nb::ndarray<nb::numpy, uint8_t> pack_product(Codes codes, size_t size, size_t threads) {
+nb::ndarray<nb::numpy, uint8_t> pack_product(Codes codes, size_t size, int threads) {
     size_t count = codes.shape(0), parts = codes.shape(1), groups = (count + 63) / 64;
     check_codes(codes.data(), count * parts, size);
     uint8_t *out = allocate<uint8_t>(groups * parts * 64);
     const uint8_t *data = codes.data();
     {
         nb::gil_scoped_release free_threads;
-        spread(groups, threads, 64, [=](size_t start, size_t stop, size_t) {
+        parallel_for(groups, threads, 64, 1, [=](size_t start, size_t stop) {
             for (size_t g = start; g < stop; ++g)
                 for (size_t i = 0; i < std::min<size_t>(64, count - g * 64); ++i)
                     for (size_t p = 0; p < parts; ++p) out[(g * parts + p) * 64 + i] = data[(g * 64 + i) * parts + p];
@@ -186,7 +188,7 @@ nb::ndarray<nb::numpy, uint8_t> pack_product(Codes codes, size_t size, size_t th
 
 bool can_scan_packed() {
 #if defined(__x86_64__)
-    return polyvec::current_cpu() == polyvec::Cpu::avx512 && __builtin_cpu_supports("avx512vbmi");
+    return current_cpu() == Cpu::avx512 && __builtin_cpu_supports("avx512vbmi");
 #else
     return false;
 #endif
@@ -232,20 +234,21 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void sum_groups(const uin
 
 // Candidates from packed codes: tables in steps of one byte, base + step * sum, times the weight; `margin` covers what the
 // rounding of the tables may change.
-nb::ndarray<nb::numpy, int64_t> scan_packed(nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu> packed,
+nb::ndarray<nb::numpy, int64_t> scan_packed(Array<const uint8_t, 3> packed,
                                             Codes tables, Floats weights, float base, float step, size_t k, float margin,
-                                            size_t threads) {
+                                            int threads) {
     size_t groups = packed.shape(0), parts = packed.shape(1), count = weights.size();
     if (packed.shape(2) != 64 || tables.shape(0) != parts || tables.shape(1) != 256 || (count + 63) / 64 != groups)
         throw nb::value_error("packed codes, tables and weights disagree");
     if (!can_scan_packed()) throw nb::value_error("this processor has no AVX-512 VBMI");
-    std::vector<Best> best(std::max<size_t>(1, threads), Best(k, margin));
+    constexpr size_t grain = 128;
+    std::vector<TopRows> best(count_workers(groups, threads, grain), TopRows(k, margin));
     const uint8_t *data = packed.data(), *table = tables.data();
     const float *weight = weights.data();
 #if defined(__x86_64__)
     {
         nb::gil_scoped_release free_threads;
-        spread(groups, threads, 128, [=, &best](size_t start, size_t stop, size_t thread) {
+        parallel_for(groups, threads, grain, 1, [=, &best](size_t start, size_t stop, size_t worker) {
             constexpr size_t many = 4;
             uint32_t sums[64 * many];
             float scores[64 * many];
@@ -255,7 +258,7 @@ nb::ndarray<nb::numpy, int64_t> scan_packed(nb::ndarray<const uint8_t, nb::ndim<
                 else sum_groups<1>(data + g * parts * 64, table, parts, sums);
                 size_t n = std::min<size_t>(64 * groups_now, count - g * 64);
                 for (size_t i = 0; i < n; ++i) scores[i] = (base + step * (float)sums[i]) * weight[g * 64 + i];
-                best[thread].push(scores, n, (int64_t)(g * 64));
+                best[worker].push(scores, n, (int64_t)(g * 64));
                 g += groups_now;
             }
         });
@@ -265,7 +268,7 @@ nb::ndarray<nb::numpy, int64_t> scan_packed(nb::ndarray<const uint8_t, nb::ndim<
     return best[0].rows();
 }
 
-} // namespace
+}  // namespace
 
 void bind_product(nb::module_ &m) {
     m.def("decode_product", &decode_product, nb::arg("codes"), nb::arg("books"), nb::arg("weights").none(), nb::arg("out"),
@@ -277,3 +280,5 @@ void bind_product(nb::module_ &m) {
     m.def("can_scan_packed", &can_scan_packed);
     m.def("scan_packed", &scan_packed);
 }
+
+}  // namespace polyvec

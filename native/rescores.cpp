@@ -197,10 +197,8 @@ template <class T> void bind_for(nb::module_ &m) {
 }
 
 }  // namespace
-}  // namespace polyvec
 
 void bind_rescores(nb::module_ &m) {
-    using namespace polyvec;
     nb::class_<Best>(m, "Best", "The best k (score, id) of each query seen so far; ties go to the lowest id.")
         .def("__init__",
              [](Best *self, size_t queries, size_t k) {
@@ -251,3 +249,5 @@ void bind_rescores(nb::module_ &m) {
     m.def("set_float_mode", &set_float_mode, "Back to an earlier mode; 0: round to nearest, subnormals kept.");
     m.def("recount", [](Sieve &s) { s.recount(); });
 }
+
+}  // namespace polyvec

@@ -16,6 +16,7 @@ namespace nb = nanobind;
 
 #define ROUND_INLINE inline __attribute__((always_inline))
 
+namespace polyvec {
 namespace {
 
 constexpr double kLevels = 127.0;
@@ -120,14 +121,14 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=51
 
 RoundRows pick() {
 #if POLYVEC_X86
-    if (polyvec::current_cpu() == polyvec::Cpu::avx512) return round_avx512;
-    if (polyvec::current_cpu() == polyvec::Cpu::avx2) return round_avx2;
+    if (current_cpu() == Cpu::avx512) return round_avx512;
+    if (current_cpu() == Cpu::avx2) return round_avx2;
 #endif
     return round_portable;
 }
 
 void round_levels(nb::handle rows, nb::handle out, nb::handle squares, size_t dim, bool tune, int threads) {
-    polyvec::Buffer from(rows, false), to(out, true), sums(squares, true);
+    Buffer from(rows, false), to(out, true), sums(squares, true);
     const size_t n = sums.size() / sizeof(int32_t);
     // 127^2 * dim must fit the 32-bit sums, with room for a gain.
     if (dim > 130000) throw nb::value_error("round_levels: at most 130000 dimensions");
@@ -138,7 +139,7 @@ void round_levels(nb::handle rows, nb::handle out, nb::handle squares, size_t di
     int32_t *s = reinterpret_cast<int32_t *>(sums.data());
     const RoundRows run = pick();
     nb::gil_scoped_release release;
-    polyvec::parallel_for(n, threads, 256, 1, [&](size_t begin, size_t end) {
+    parallel_for(n, threads, 256, 1, [&](size_t begin, size_t end) {
         run(x + begin * dim, q + begin * dim, s + begin, end - begin, dim, tune);
     });
 }
@@ -149,3 +150,5 @@ void bind_rounding(nb::module_ &m) {
     m.def("round_levels", &round_levels, nb::arg("rows"), nb::arg("out"), nb::arg("squares"), nb::arg("dim"),
           nb::arg("tune"), nb::arg("threads"));
 }
+
+}  // namespace polyvec

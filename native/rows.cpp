@@ -1,19 +1,19 @@
 // Rows of a float matrix: gather, length, an 8-bit copy to search in, and exact scores of a few.
-#include "best.hpp"
-#include "dispatch.hpp"
-
 #include <cmath>
+
+#include "dispatch.hpp"
+#include "threads.hpp"
+#include "top_rows.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+namespace polyvec {
 namespace {
 
-using namespace words;
-
-void take_rows(Bytes bytes, Longs offsets, nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out,
-               size_t threads) {
+void take_rows(Bytes bytes, Longs offsets, CodesOut out,
+               int threads) {
     size_t count = offsets.size(), width = out.shape(1);
     if (out.shape(0) != count) throw nb::value_error("one output row an offset is needed");
     const int64_t *at = offsets.data();
@@ -23,7 +23,7 @@ void take_rows(Bytes bytes, Longs offsets, nb::ndarray<uint8_t, nb::ndim<2>, nb:
     const uint8_t *data = bytes.data();
     uint8_t *rows = out.data();
     nb::gil_scoped_release free_threads;
-    spread(count, threads, 4096, [=](size_t start, size_t stop, size_t) {
+    parallel_for(count, threads, 4096, 1, [=](size_t start, size_t stop) {
         for (size_t i = start; i < stop; ++i) {
             if (i + 4 < stop)
                 for (size_t b = 0; b < width; b += 64) __builtin_prefetch(data + at[i + 4] + b);
@@ -33,7 +33,7 @@ void take_rows(Bytes bytes, Longs offsets, nb::ndarray<uint8_t, nb::ndim<2>, nb:
 }
 
 // a . b in float64: eight lanes, then 0+4, 1+5, 2+6, 3+7, then (0+2) + (1+3): an order NumPy can repeat.
-CLONES double dot(const float *a, const float *b, size_t dim) {
+POLYVEC_CLONES double dot(const float *a, const float *b, size_t dim) {
     double lanes[8] = {};
     size_t i = 0;
     for (; i + 8 <= dim; i += 8)
@@ -43,33 +43,33 @@ CLONES double dot(const float *a, const float *b, size_t dim) {
     return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-void row_norms(Matrix matrix, FloatsOut norms, size_t threads) {
+void row_norms(Matrix matrix, FloatsOut norms, int threads) {
     size_t dim = matrix.shape(1);
     if (norms.size() != matrix.shape(0)) throw nb::value_error("one norm a row is needed");
     const float *data = matrix.data();
     float *out = norms.data();
     nb::gil_scoped_release free_threads;
-    spread(matrix.shape(0), threads, 4096, [=](size_t start, size_t stop, size_t) {
+    parallel_for(matrix.shape(0), threads, 4096, 1, [=](size_t start, size_t stop) {
         for (size_t i = start; i < stop; ++i) out[i] = (float)std::sqrt(dot(data + i * dim, data + i * dim, dim));
     });
 }
 
-CLONES void divide(float *row, float by, size_t dim) {
+POLYVEC_CLONES void divide(float *row, float by, size_t dim) {
     for (size_t i = 0; i < dim; ++i) row[i] /= by;
 }
 
-CLONES void multiply(float *row, float by, size_t dim) {
+POLYVEC_CLONES void multiply(float *row, float by, size_t dim) {
     for (size_t i = 0; i < dim; ++i) row[i] *= by;
 }
 
 // Divides each row by its norm (a row of norm 0 stays), or multiplies.
-void scale_rows(MatrixOut matrix, Floats norms, bool inverse, size_t threads) {
+void scale_rows(MatrixOut matrix, Floats norms, bool inverse, int threads) {
     size_t dim = matrix.shape(1);
     if (norms.size() != matrix.shape(0)) throw nb::value_error("one norm a row is needed");
     float *data = matrix.data();
     const float *by = norms.data();
     nb::gil_scoped_release free_threads;
-    spread(matrix.shape(0), threads, 4096, [=](size_t start, size_t stop, size_t) {
+    parallel_for(matrix.shape(0), threads, 4096, 1, [=](size_t start, size_t stop) {
         for (size_t i = start; i < stop; ++i) {
             if (!inverse) multiply(data + i * dim, by[i], dim);
             else if (by[i] > 0) divide(data + i * dim, by[i], dim);
@@ -82,7 +82,7 @@ void scale_rows(MatrixOut matrix, Floats norms, bool inverse, size_t threads) {
 // codes = 128 + round(row / step), step = largest |component| / 127; gives back the error's squared length over the
 // row's squared length, so that the caller knows how far a score may be off. A row whose sums float32 could not hold, or
 // that is not finite, gets no codes and a scale of NaN: no scan returns it, the caller scores it.
-CLONES double quantize_row(const float *row, size_t dim, uint8_t *codes, float *scale) {
+POLYVEC_CLONES double quantize_row(const float *row, size_t dim, uint8_t *codes, float *scale) {
     constexpr size_t lanes = 16; // sums and maxima in lanes, which the compiler turns into registers
     float most[lanes] = {}, poison[lanes] = {}, high = 0, sound = 0;
     size_t whole = dim / lanes * lanes;
@@ -128,22 +128,23 @@ CLONES double quantize_row(const float *row, size_t dim, uint8_t *codes, float *
 }
 
 // The largest relative error over the rows.
-double quantize_rows(Matrix matrix, nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> codes,
-                     FloatsOut scales, size_t threads) {
+double quantize_rows(Matrix matrix, CodesOut codes,
+                     FloatsOut scales, int threads) {
     size_t count = matrix.shape(0), dim = matrix.shape(1);
     if (codes.shape(0) != count || codes.shape(1) != dim || scales.size() != count)
         throw nb::value_error("codes and scales disagree with the matrix");
-    std::vector<double> worst(std::max<size_t>(1, threads), 0.0);
+    constexpr size_t grain = 1024;
+    std::vector<double> worst(count_workers(count, threads, grain), 0.0);
     const float *data = matrix.data();
     uint8_t *out = codes.data();
     float *scale = scales.data();
     {
         nb::gil_scoped_release free_threads;
-        spread(count, threads, 1024, [=, &worst](size_t start, size_t stop, size_t thread) {
-            double high = 0;
+        parallel_for(count, threads, grain, 1, [=, &worst](size_t start, size_t stop, size_t worker) {
+            double high = worst[worker];
             for (size_t i = start; i < stop; ++i)
                 high = std::max(high, quantize_row(data + i * dim, dim, out + i * dim, scale + i));
-            worst[thread] = high;
+            worst[worker] = high;
         });
     }
     double high = 0;
@@ -189,26 +190,27 @@ __attribute__((target("avx512bw,avx512vnni"))) int32_t dot_avx512(const uint8_t 
 
 // Rows whose unit vector may be among the k nearest to the query: approximate scores in 8 bits.
 nb::ndarray<nb::numpy, int64_t> scan_codes(Codes codes, Floats scales,
-                                           nb::ndarray<const int8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> query,
-                                           float query_scale, size_t k, float margin, size_t threads) {
+                                           Array<const int8_t, 1> query,
+                                           float query_scale, size_t k, float margin, int threads) {
     size_t count = codes.shape(0), dim = codes.shape(1);
     if (query.size() != dim || scales.size() != count) throw nb::value_error("query, scales and codes disagree");
     if (dim > 65536) throw nb::value_error("more than 65,536 dimensions overflow 32-bit sums");
     auto product = dot_portable;
 #if defined(__x86_64__)
-    const polyvec::Cpu path = polyvec::current_cpu();
-    if (path >= polyvec::Cpu::avx2) product = dot_avx2;
-    if (path == polyvec::Cpu::avx512 && __builtin_cpu_supports("avx512vnni")) product = dot_avx512;
+    const Cpu path = current_cpu();
+    if (path >= Cpu::avx2) product = dot_avx2;
+    if (path == Cpu::avx512 && __builtin_cpu_supports("avx512vnni")) product = dot_avx512;
 #endif
     int32_t offset = 0;
     for (size_t i = 0; i < dim; ++i) offset += 128 * (int32_t)query.data()[i];
-    std::vector<Best> parts(std::max<size_t>(1, threads), Best(k, margin));
+    constexpr size_t grain = 8192;
+    std::vector<TopRows> parts(count_workers(count, threads, grain), TopRows(k, margin));
     const uint8_t *data = codes.data();
     const int8_t *q = query.data();
     const float *scale = scales.data();
     {
         nb::gil_scoped_release free_threads;
-        spread(count, threads, 8192, [=, &parts](size_t start, size_t stop, size_t thread) {
+        parallel_for(count, threads, grain, 1, [=, &parts](size_t start, size_t stop, size_t worker) {
             float scores[512];
             for (size_t from = start; from < stop; from += 512) {
                 size_t n = std::min<size_t>(512, stop - from);
@@ -217,7 +219,7 @@ nb::ndarray<nb::numpy, int64_t> scan_codes(Codes codes, Floats scales,
                     for (size_t b = 0; b < dim; b += 64) __builtin_prefetch(row + 16 * dim + b, 0, 2);
                     scores[i] = (float)(product(row, q, dim) - offset) * scale[from + i] * query_scale;
                 }
-                parts[thread].push(scores, n, (int64_t)from);
+                parts[worker].push(scores, n, (int64_t)from);
             }
         });
         for (size_t t = 1; t < parts.size(); ++t) parts[0].merge(parts[t]);
@@ -262,8 +264,8 @@ dot4_avx512(const uint8_t *row, const int8_t *query, size_t stride, size_t dim, 
 
 // `scan_codes` for many queries: rows are read once for all of them. Queries are (n, stride) with zeros from dim on.
 nb::list scan_codes_many(Codes codes, Floats scales,
-                         nb::ndarray<const int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> queries, Floats query_scales,
-                         Floats margins, size_t k, size_t threads) {
+                         Array<const int8_t, 2> queries, Floats query_scales,
+                         Floats margins, size_t k, int threads) {
     size_t count = codes.shape(0), dim = codes.shape(1), asked = queries.shape(0), stride = queries.shape(1);
     if (stride % 64 || stride < dim || scales.size() != count || query_scales.size() != asked || margins.size() != asked)
         throw nb::value_error("queries, scales and codes disagree");
@@ -271,16 +273,16 @@ nb::list scan_codes_many(Codes codes, Floats scales,
     auto product = dot_portable;
     [[maybe_unused]] bool wide = false;
 #if defined(__x86_64__)
-    const polyvec::Cpu path = polyvec::current_cpu();
-    if (path >= polyvec::Cpu::avx2) product = dot_avx2;
-    wide = path == polyvec::Cpu::avx512 && __builtin_cpu_supports("avx512vnni");
+    const Cpu path = current_cpu();
+    if (path >= Cpu::avx2) product = dot_avx2;
+    wide = path == Cpu::avx512 && __builtin_cpu_supports("avx512vnni");
     if (wide) product = dot_avx512;
 #endif
     std::vector<int32_t> offsets(asked, 0);
     for (size_t q = 0; q < asked; ++q)
         for (size_t i = 0; i < dim; ++i) offsets[q] += 128 * (int32_t)queries.data()[q * stride + i];
-    threads = std::max<size_t>(1, threads);
-    std::vector<std::vector<Best>> parts(threads);
+    constexpr size_t grain = 4096;
+    std::vector<std::vector<TopRows>> parts(count_workers(count, threads, grain));
     for (auto &part : parts)
         for (size_t q = 0; q < asked; ++q) part.emplace_back(k, margins.data()[q]);
     const uint8_t *data = codes.data();
@@ -288,7 +290,7 @@ nb::list scan_codes_many(Codes codes, Floats scales,
     const float *scale = scales.data(), *by = query_scales.data();
     {
         nb::gil_scoped_release free_threads;
-        spread(count, threads, 4096, [=, &parts, &offsets](size_t start, size_t stop, size_t thread) {
+        parallel_for(count, threads, grain, 1, [=, &parts, &offsets](size_t start, size_t stop, size_t worker) {
             constexpr size_t step = 256, apart = step + 16; // a power of two apart, rows of scores would share cache sets
             std::vector<float> scores(asked * apart);
             for (size_t from = start; from < stop; from += step) {
@@ -305,7 +307,7 @@ nb::list scan_codes_many(Codes codes, Floats scales,
                     for (; q < asked; ++q)
                         scores[q * apart + i] = (float)(product(row, query + q * stride, dim) - offsets[q]) * scale[from + i] * by[q];
                 }
-                for (size_t q = 0; q < asked; ++q) parts[thread][q].push(scores.data() + q * apart, n, (int64_t)from);
+                for (size_t q = 0; q < asked; ++q) parts[worker][q].push(scores.data() + q * apart, n, (int64_t)from);
             }
         });
         for (size_t t = 1; t < parts.size(); ++t)
@@ -319,23 +321,23 @@ nb::list scan_codes_many(Codes codes, Floats scales,
 // The candidates of many queries, block by block: scores has one row a query.
 class Candidates {
   public:
-    Candidates(size_t queries, size_t k, float margin) : best_(queries, Best(k, margin)) {}
-    void push(Matrix scores, int64_t first, size_t threads) {
+    Candidates(size_t queries, size_t k, float margin) : best_(queries, TopRows(k, margin)) {}
+    void push(Matrix scores, int64_t first, int threads) {
         if (scores.shape(0) != best_.size()) throw nb::value_error("one row of scores a query is needed");
         size_t count = scores.shape(1);
         const float *data = scores.data();
         nb::gil_scoped_release free_threads;
-        spread(best_.size(), threads, 8, [=, this](size_t start, size_t stop, size_t) {
+        parallel_for(best_.size(), threads, 8, 1, [=, this](size_t start, size_t stop) {
             for (size_t q = start; q < stop; ++q) best_[q].push(data + q * count, count, first);
         });
     }
     nb::ndarray<nb::numpy, int64_t> rows(size_t query) { return best_.at(query).rows(); }
 
   private:
-    std::vector<Best> best_;
+    std::vector<TopRows> best_;
 };
 
-} // namespace
+}  // namespace
 
 void bind_rows(nb::module_ &m) {
     m.def("take_rows", &take_rows);
@@ -349,3 +351,5 @@ void bind_rows(nb::module_ &m) {
         .def("push", &Candidates::push)
         .def("rows", &Candidates::rows);
 }
+
+}  // namespace polyvec

@@ -234,9 +234,10 @@ template <class T> void bind_for(nb::module_ &m) {
 }
 
 }  // namespace
-}  // namespace polyvec
 
 void bind_shadows(nb::module_ &m) {
-    polyvec::bind_for<float>(m);
-    polyvec::bind_for<double>(m);
+    bind_for<float>(m);
+    bind_for<double>(m);
 }
+
+}  // namespace polyvec

@@ -1,15 +1,17 @@
 // Subwords: character n-grams, their three hash families, and the sum of the rows they point at.
-#include "words.hpp"
-
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
 
-namespace {
+#include "dispatch.hpp"
+#include "strings.hpp"
+#include "threads.hpp"
 
-using namespace words;
+namespace polyvec {
+namespace {
 
 // A word between its brackets, as code points and as UTF-8 with the byte offset of every code point.
 struct Bracketed {
@@ -71,7 +73,7 @@ template <typename Each> inline void each_ngram(size_t points, uint64_t min_n, u
 }
 
 nb::tuple bucket_indices(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t max_n, uint32_t exponent) {
-    Table table(bytes, s, l);
+    StringTable table(bytes, s, l);
     if (exponent > 63) throw nb::value_error("the bucket exponent is at most 63");
     uint64_t mask = (1ull << exponent) - 1;
     Result result;
@@ -90,7 +92,7 @@ nb::tuple bucket_indices(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t
 }
 
 nb::tuple fasttext_indices(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t max_n, uint32_t buckets) {
-    Table table(bytes, s, l);
+    StringTable table(bytes, s, l);
     if (!buckets) throw nb::value_error("at least one bucket is needed");
     Result result;
     {
@@ -160,7 +162,7 @@ void murmur3(const uint8_t *p, size_t n, uint32_t seed, uint32_t lanes[4]) {
 // The bracketed word itself comes first, then its n-grams; each gives `hashes` rows.
 nb::tuple floret_indices(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t max_n, uint64_t buckets, uint32_t hashes,
                          uint32_t seed, std::string bow, std::string eow) {
-    Table table(bytes, s, l);
+    StringTable table(bytes, s, l);
     if (!buckets || hashes < 1 || hashes > 4) throw nb::value_error("floret needs buckets and 1 to 4 hashes");
     Result result;
     {
@@ -184,7 +186,7 @@ nb::tuple floret_indices(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t
 
 // The n-grams themselves, as strings of one new text: text, starts, stops, splits.
 nb::tuple ngram_table(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t max_n) {
-    Table table(bytes, s, l);
+    StringTable table(bytes, s, l);
     std::vector<uint8_t> text;
     std::vector<int64_t> starts, stops, splits{0};
     {
@@ -217,14 +219,14 @@ inline double squared(const float *x, size_t dim) {
     return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-CLONES void add(float *sum, const float *row, size_t dim) {
+POLYVEC_CLONES void add(float *sum, const float *row, size_t dim) {
     for (size_t d = 0; d < dim; ++d) sum[d] += row[d];
 }
 
 // out[i] = own row (where `own` is given) + the rows indices[splits[i]:splits[i+1]] (-1 skipped), in that order;
 // `mean` divides by how many were added, `normalize` then by the length, which goes to `norms`. Zero stays zero.
 void sum_rows(Matrix matrix, Longs indices, Longs splits, nb::object own_rows, bool mean, bool normalize, MatrixOut out,
-              FloatsOut norms, size_t threads) {
+              FloatsOut norms, int threads) {
     size_t rows = matrix.shape(0), dim = matrix.shape(1), count = out.shape(0);
     if (splits.size() != count + 1 || norms.size() != count || out.shape(1) != dim)
         throw nb::value_error("splits, out and norms disagree");
@@ -245,7 +247,7 @@ void sum_rows(Matrix matrix, Longs indices, Longs splits, nb::object own_rows, b
     const float *data = matrix.data();
     float *sums = out.data(), *lengths = norms.data();
     nb::gil_scoped_release free_threads;
-    spread(count, threads, 256, [=](size_t start, size_t stop, size_t) {
+    parallel_for(count, threads, 256, 1, [=](size_t start, size_t stop) {
         constexpr int64_t ahead = 3;
         for (size_t i = start; i < stop; ++i) {
             float *sum = sums + i * dim;
@@ -278,7 +280,7 @@ void sum_rows(Matrix matrix, Longs indices, Longs splits, nb::object own_rows, b
     });
 }
 
-} // namespace
+}  // namespace
 
 void bind_subwords(nb::module_ &m) {
     m.def("bucket_indices", &bucket_indices);
@@ -288,3 +290,5 @@ void bind_subwords(nb::module_ &m) {
     m.def("sum_rows", &sum_rows, nb::arg("matrix"), nb::arg("indices"), nb::arg("splits"), nb::arg("own").none(),
           nb::arg("mean"), nb::arg("normalize"), nb::arg("out"), nb::arg("norms"), nb::arg("threads"));
 }
+
+}  // namespace polyvec

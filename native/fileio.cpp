@@ -16,7 +16,7 @@
 
 #include "buffers.hpp"
 #include "crc.hpp"
-#include "pieces.hpp"
+#include "fileio.hpp"
 
 namespace nb = nanobind;
 
@@ -171,11 +171,12 @@ class Filler {
 };
 
 }  // namespace
-}  // namespace polyvec
 
-void bind_reads(nb::module_ &m) {
-    nb::class_<polyvec::Filler>(m, "Filler", "Threads that fill buffers from ranges of a file.")
+void bind_fileio(nb::module_ &m) {
+    nb::class_<Filler>(m, "Filler", "Threads that fill buffers from ranges of a file.")
         .def(nb::init<int, int>(), nb::arg("fd"), nb::arg("threads"))
-        .def("submit", &polyvec::Filler::submit, nb::arg("loads"), nb::arg("out"), nb::arg("sums"), nb::arg("check"))
-        .def("wait", &polyvec::Filler::wait, nb::arg("ticket"));
+        .def("submit", &Filler::submit, nb::arg("loads"), nb::arg("out"), nb::arg("sums"), nb::arg("check"))
+        .def("wait", &Filler::wait, nb::arg("ticket"));
 }
+
+}  // namespace polyvec

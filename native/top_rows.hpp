@@ -1,17 +1,20 @@
 // The best k scores of a stream of rows, and every row that may belong to them.
 #pragma once
-#include "words.hpp"
-
+#include <algorithm>
 #include <functional>
 #include <limits>
+#include <utility>
+#include <vector>
 
-namespace words {
+#include "arrays.hpp"
+
+namespace polyvec {
 
 // Approximate scores are off by at most margin / 2: a row stays while it is within `margin` of the k-th best, so
 // that exact scores, taken later, decide. With margin 0 exactly the best k and their ties stay.
-class Best {
+class TopRows {
   public:
-    Best(size_t k, float margin) : k_(k), margin_(margin) {}
+    TopRows(size_t k, float margin) : k_(k), margin_(margin) {}
 
     void push(const float *scores, size_t count, int64_t first) {
         constexpr size_t step = 16;
@@ -43,7 +46,7 @@ class Best {
         }
     }
 
-    void merge(const Best &other) {
+    void merge(const TopRows &other) {
         for (auto &[score, row] : other.kept_) add(score, row);
     }
 
@@ -66,4 +69,4 @@ class Best {
     std::vector<std::pair<float, int64_t>> kept_;
 };
 
-} // namespace words
+}  // namespace polyvec
