@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from polyvec.core.format import Finding as Finding
     from polyvec.core.format import Format as Format
     from polyvec.core.sinks import Sink as Sink
+    from polyvec.core.targets import open_sink as open_sink
     from polyvec.core.vocab import Vocab as Vocab
     from polyvec.formats import open as open
     from polyvec.neighbors.index import Index as Index
@@ -87,6 +88,7 @@ _HOMES = {
     "Finding": "core.format",
     "Source": "core.files",
     "Sink": "core.sinks",
+    "open_sink": "core.targets",
     "Vocab": "core.vocab",
     "PolyvecError": "core.errors",
     "FormatError": "core.errors",

@@ -37,8 +37,9 @@ from polyvec.core.format import Progress
 from polyvec.core.plain import plain, with_id
 from polyvec.core.records import Record as RecordMapping
 from polyvec.core.sidecars import COMPANIONS
-from polyvec.core.sinks import Sink, refuse_inputs
+from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
+from polyvec.core.targets import open_sink, refuse_inputs
 from polyvec.formats.i8bin import CODEC, DIM, MAIN, MANIFEST, META, encode_blocks, read_meta, read_shape
 from polyvec.formats.i8bin import FORMAT as I8BIN
 from polyvec.kernels.rounding import LEVELS, Rounding
@@ -153,10 +154,10 @@ def export_for_browser(
         for name in (MAIN, META, MANIFEST):
             refuse_inputs(target / name, inputs)
         with FolderSink(target, ours=FILES.__contains__, last=MANIFEST, in_place=True) as folder:
-            with Sink(folder.path / MAIN, durable=False, working=True) as sink:
+            with open_sink(folder.path / MAIN, durable=False, working=True) as sink:
                 told = _write_codes(collection, sink, rounding, normalize, progress)
                 check_shapes(sink, I8BIN, {"vectors": (rows, dim)}, dim=dim)
-            with Sink(folder.path / META, durable=False, working=True) as sink:
+            with open_sink(folder.path / META, durable=False, working=True) as sink:
                 hashes = {MAIN: (rows * dim, told["sha256"]), META: _write_meta(collection, sink)}
             statistics = {"rows": rows, "dim": dim, **{k: v for k, v in told.items() if k != "sha256"}}
             parameters = {

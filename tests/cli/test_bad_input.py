@@ -134,11 +134,11 @@ def test_interrupting_a_conversion_cleans_up(folder):
     (folder / "old.npy").write_bytes(b"old")
     script = (
         "import os, signal, sys\n"
-        "from polyvec.core.sinks import Sink\n"
-        "plain = Sink.copy_from\n"
+        "from polyvec.core.local_sinks import LocalSink\n"
+        "plain = LocalSink.copy_from\n"
         "def slow(self, *a, **k):\n"
         "    plain(self, *a, **k); print('writing', flush=True); import time; time.sleep(20)\n"
-        "Sink.copy_from = slow\n"
+        "LocalSink.copy_from = slow\n"
         "from polyvec.cli import run\n"
         "sys.exit(run(['convert', 'vectors.fbin', 'old.npy', '-f']))\n"
     )
@@ -267,11 +267,11 @@ def test_a_disk_that_is_too_small_is_told_and_force_goes_on(cli, folder, monkeyp
 def test_being_asked_to_end_cleans_up_too(folder):
     script = (
         "import sys\n"
-        "from polyvec.core.sinks import Sink\n"
-        "plain = Sink.copy_from\n"
+        "from polyvec.core.local_sinks import LocalSink\n"
+        "plain = LocalSink.copy_from\n"
         "def slow(self, *a, **k):\n"
         "    plain(self, *a, **k); print('writing', flush=True); import time; time.sleep(20)\n"
-        "Sink.copy_from = slow\n"
+        "LocalSink.copy_from = slow\n"
         "from polyvec.cli import main\n"
         "sys.argv = ['polyvec', 'convert', 'vectors.fbin', 'o.npy']\n"
         "main()\n"

@@ -15,7 +15,7 @@ from polyvec.core.blocks import Codec
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import WriteOptions
-from polyvec.core.sinks import Sink
+from polyvec.core.targets import open_sink
 from polyvec.core.views import ConcatColumn, RangeColumn, TakeColumn
 from polyvec.kernels.paths import default_threads
 from polyvec.kernels.threads import spread
@@ -47,7 +47,7 @@ def test_threads_write_what_one_would(
         monkeypatch.setattr("polyvec.codecs.stream.PARALLEL_BYTES", limit)
         monkeypatch.setattr("polyvec.codecs.stream.PIECE_BYTES", 1000)
         told.clear()
-        with Sink(tmp_path / f"{limit}", durable=False) as sink:
+        with open_sink(tmp_path / f"{limit}", durable=False) as sink:
             sink.write(b"head")
             at = None if place is None else sink.reserve(place + column.rows * width) + place
             write_rows(sink, column, codec, WriteOptions(progress=lambda done, of: told.append((done, of))), at=at)
@@ -65,7 +65,7 @@ def test_an_error_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("POLYVEC_THREADS", "2")
     rows = ROWS.copy()
     rows[700, 3] = 1e6
-    with pytest.raises(InputError, match="does not fit float16"), Sink(tmp_path / "out", durable=False) as sink:
+    with pytest.raises(InputError, match="does not fit float16"), open_sink(tmp_path / "out", durable=False) as sink:
         write_rows(sink, ArrayColumn("vectors", rows), Float16(), WriteOptions())
     assert list(tmp_path.iterdir()) == []
 
@@ -73,7 +73,7 @@ def test_an_error_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_hash_follows_the_bytes_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyvec.codecs.stream.PARALLEL_BYTES", 1)
     monkeypatch.setattr("polyvec.codecs.stream._write_spread", None)  # out of order the hash would start over
-    with Sink(tmp_path / "out", durable=False, sha256=True) as sink:
+    with open_sink(tmp_path / "out", durable=False, sha256=True) as sink:
         assert sink.hashing
         write_rows(sink, ArrayColumn("vectors", ROWS), Raw(np.dtype("<f4")), WriteOptions())
     assert sink.hexdigest() == hashlib.sha256(ROWS.tobytes()).hexdigest()
@@ -81,7 +81,7 @@ def test_a_hash_follows_the_bytes_in_order(tmp_path: Path, monkeypatch: pytest.M
 
 def test_rows_of_nothing_take_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyvec.codecs.stream.PARALLEL_BYTES", 1)
-    with Sink(tmp_path / "out", durable=False) as sink:
+    with open_sink(tmp_path / "out", durable=False) as sink:
         write_rows(sink, ArrayColumn("vectors", np.zeros((5000, 0), np.float32)), Raw(np.dtype("<f4")), WriteOptions())
     assert (tmp_path / "out").stat().st_size == 0
 
@@ -94,11 +94,11 @@ def test_errors_name_the_row_of_the_column(tmp_path: Path, monkeypatch: pytest.M
     rows[700, 3] = 1e6
     with (
         pytest.raises(InputError, match=r"1e\+06 in row 700, column 3 does not"),
-        Sink(tmp_path / "a", durable=False) as sink,
+        open_sink(tmp_path / "a", durable=False) as sink,
     ):
         write_rows(sink, ArrayColumn("vectors", rows), Float16(), WriteOptions(chunk_rows=64))
     rows[700, 3] = np.nan
-    with pytest.raises(InputError, match="nan in row 700, column 3"), Sink(tmp_path / "a", durable=False) as sink:
+    with pytest.raises(InputError, match="nan in row 700, column 3"), open_sink(tmp_path / "a", durable=False) as sink:
         write_rows(sink, ArrayColumn("vectors", rows), SymmetricInt8(), WriteOptions(chunk_rows=64))
 
 

@@ -24,7 +24,7 @@ from polyvec.core.errors import Corrupt, FormatWarning, InputError, Replaced
 from polyvec.core.files import Source
 from polyvec.core.journal import JOURNAL, TEMP_SUFFIX, Journal, Move, Removal, before, exists, parse_journal
 from polyvec.core.shards import expand
-from polyvec.core.sinks import Sink, Together
+from polyvec.core.targets import Together, open_sink
 from polyvec.testing.atomicity import contents, killed_at
 
 CALLS = ("replace", "unlink", "fsync")
@@ -86,7 +86,7 @@ def test_a_kill_at_any_moment_leaves_the_old_set_or_the_new(tmp_path: Path) -> N
         assert pv.verify(target).ok, moment
         beforehand = contents(folder)
         assert read_set(target) == number and contents(folder) == beforehand, "a reader changed something"
-        with Sink(folder / "another") as sink:  # any writer in the folder finishes what was committed
+        with open_sink(folder / "another") as sink:  # any writer in the folder finishes what was committed
             sink.write(b"x")
         assert not (folder / JOURNAL).exists() and read_set(target) == number, moment
         write_set(target, 4)
@@ -346,7 +346,7 @@ def write_shards(folder: Path, word: bytes, names: tuple[str, ...], stale: tuple
     with Together() as files:
         files.discard(lambda: [folder / name for name in stale])
         for name in names:
-            with Sink(folder / name, together=files) as sink:
+            with open_sink(folder / name, together=files) as sink:
                 sink.write(word)
                 sink.sibling(f"{name}.ids").write(word)
 
@@ -374,14 +374,14 @@ def test_a_set_that_fails_before_its_end_leaves_no_trace(tmp_path: Path) -> None
     write_shards(tmp_path, b"old", ("s-0", "s-1"))
     beforehand = contents(tmp_path)
     with pytest.raises(RuntimeError), Together() as files:
-        with Sink(tmp_path / "s-0", together=files) as sink:
+        with open_sink(tmp_path / "s-0", together=files) as sink:
             sink.write(b"new")
         assert contents(tmp_path)["s-0"] == b"old"
         raise RuntimeError
     assert contents(tmp_path) == beforehand
     with pytest.raises(InputError, match="two outputs"), Together() as files:
         for _ in range(2):
-            with Sink(tmp_path / "s-0", together=files) as sink:
+            with open_sink(tmp_path / "s-0", together=files) as sink:
                 sink.write(b"new")
     assert contents(tmp_path) == beforehand
 
@@ -531,7 +531,7 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(tmp_path: Path) -> 
 
     target = tmp_path / "a.fbin"
     write_set(target, 1)
-    with Source(target) as source, pytest.raises(InputError, match="meanwhile"), Sink(target) as sink:
+    with Source(target) as source, pytest.raises(InputError, match="meanwhile"), open_sink(target) as sink:
         sink.write(target.read_bytes())
         keep_sidecars(sink, source)
         write_set(target, 2)
@@ -542,7 +542,7 @@ def test_what_is_complete_is_asked_of_the_disk(tmp_path: Path) -> None:
     from polyvec.core.folders import FolderSink
 
     forget_outputs()
-    with Sink(tmp_path / "state", working=True) as sink:
+    with open_sink(tmp_path / "state", working=True) as sink:
         sink.write(b"1")
     assert changed_outputs() == []
     write_set(tmp_path / "a.fbin", 1)
@@ -551,7 +551,7 @@ def test_what_is_complete_is_asked_of_the_disk(tmp_path: Path) -> None:
         (folder.path / "index").write_bytes(b"x")
         assert str(tmp_path / "site") not in changed_outputs()
     assert str(tmp_path / "site") in changed_outputs()
-    with pytest.raises(RuntimeError), Sink(tmp_path / "a.fbin") as sink:
+    with pytest.raises(RuntimeError), open_sink(tmp_path / "a.fbin") as sink:
         raise RuntimeError
     (tmp_path / "a.fbin").unlink()
     assert str(tmp_path / "a.fbin") not in changed_outputs()
@@ -608,7 +608,7 @@ def test_two_splits_and_a_reader_never_mix(tmp_path: Path) -> None:
 
 
 def test_a_target_that_appears_meanwhile_is_not_replaced_unasked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="exists"), Sink(tmp_path / "a", overwrite=False) as sink:
+    with pytest.raises(InputError, match="exists"), open_sink(tmp_path / "a", overwrite=False) as sink:
         sink.write(b"mine")
         (tmp_path / "a").write_bytes(b"theirs")
     assert contents(tmp_path) == {"a": b"theirs"}

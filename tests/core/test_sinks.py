@@ -15,11 +15,12 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from polyvec.core.commits import create_temp
+from polyvec.core.commits import create_temp, sweep
 from polyvec.core.errors import InputError, Truncated
 from polyvec.core.files import Source
-from polyvec.core.journal import JOURNAL
-from polyvec.core.sinks import HASH_STEP, TEMP_SUFFIX, Sink, check_target, sweep
+from polyvec.core.hashing import HASH_STEP
+from polyvec.core.journal import JOURNAL, TEMP_SUFFIX
+from polyvec.core.targets import check_target, open_sink
 from polyvec.kernels.filecasts import Cast
 from polyvec.testing.atomicity import contents
 
@@ -30,7 +31,7 @@ def names(folder: Path) -> list[str]:
 
 def test_nothing_is_seen_before_commit_and_all_of_it_after(tmp_path: Path) -> None:
     target = tmp_path / "a.bin"
-    with Sink(target) as sink:
+    with open_sink(target) as sink:
         assert sink.write(b"abc") == 0
         assert sink.write(np.arange(2, dtype="<u2")) == 3
         assert not target.exists()
@@ -41,7 +42,7 @@ def test_nothing_is_seen_before_commit_and_all_of_it_after(tmp_path: Path) -> No
 def test_an_error_leaves_no_trace(tmp_path: Path) -> None:
     target = tmp_path / "a.bin"
     target.write_bytes(b"old")
-    with pytest.raises(RuntimeError), Sink(target) as sink:
+    with pytest.raises(RuntimeError), open_sink(target) as sink:
         sink.write(b"new")
         sink.sibling("a.bin.words.txt").write(b"x")
         raise RuntimeError
@@ -50,7 +51,7 @@ def test_an_error_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_a_reserved_header_is_written_last(tmp_path: Path) -> None:
-    with Sink(tmp_path / "a.bin") as sink:
+    with open_sink(tmp_path / "a.bin") as sink:
         assert sink.write(b"magic") == 0
         assert sink.reserve(4) == 5
         assert sink.write(b"rows") == 9
@@ -65,7 +66,7 @@ def test_a_reserved_header_is_written_last(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reserved", [False, True])
 @pytest.mark.parametrize("size", [0, 10, 3 * HASH_STEP + 7])
 def test_the_digest_is_that_of_the_finished_file(tmp_path: Path, reserved: bool, size: int) -> None:
-    with Sink(tmp_path / "a.bin", sha256=True, durable=False) as sink:
+    with open_sink(tmp_path / "a.bin", sha256=True, durable=False) as sink:
         if reserved:
             sink.reserve(8)
         for piece in range(3):
@@ -76,7 +77,7 @@ def test_the_digest_is_that_of_the_finished_file(tmp_path: Path, reserved: bool,
 
 
 def test_a_rewrite_of_hashed_bytes_is_in_the_digest(tmp_path: Path) -> None:
-    with Sink(tmp_path / "a.bin", sha256=True, durable=False) as sink:
+    with open_sink(tmp_path / "a.bin", sha256=True, durable=False) as sink:
         sink.write(b"a" * (4 * HASH_STEP))
         sink.write_at(0, b"b")
         sink.write(b"c" * HASH_STEP)
@@ -90,7 +91,7 @@ def test_the_digest_is_right_when_its_thread_fails(tmp_path: Path, fault: str) -
         if fault == "mapping"
         else mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread"))
     )
-    with broken, Sink(tmp_path / "a.bin", sha256=True, durable=False) as sink:
+    with broken, open_sink(tmp_path / "a.bin", sha256=True, durable=False) as sink:
         for _ in range(3):
             sink.write(b"a" * (2 * HASH_STEP))
     assert sink.hexdigest() == hashlib.sha256((tmp_path / "a.bin").read_bytes()).hexdigest()
@@ -100,7 +101,12 @@ def test_a_digest_that_cannot_be_had_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"old")
     broken = mock.patch("polyvec.core.hashing.mmap.mmap", side_effect=OSError(5, "Input/output error"))
     unread = mock.patch("polyvec.core.hashing.os.pread", side_effect=OSError(5, "Input/output error"))
-    with pytest.raises(OSError, match="Input/output"), broken, unread, Sink(tmp_path / "a.bin", sha256=True) as sink:
+    with (
+        pytest.raises(OSError, match="Input/output"),
+        broken,
+        unread,
+        open_sink(tmp_path / "a.bin", sha256=True) as sink,
+    ):
         sink.write(b"a" * (2 * HASH_STEP))
     assert (tmp_path / "a.bin").read_bytes() == b"old" and names(tmp_path) == ["a.bin"]
 
@@ -109,7 +115,7 @@ def test_a_range_of_a_source_is_copied(tmp_path: Path) -> None:
     data = np.random.default_rng(0).bytes(100_000)
     (tmp_path / "in").write_bytes(data)
     for make in (lambda: Source(tmp_path / "in"), lambda: Source(None, data=data)):
-        with make() as source, Sink(tmp_path / "out") as sink:
+        with make() as source, open_sink(tmp_path / "out") as sink:
             sink.write(b"head")
             sink.copy_from(source, 5, 90_000)
         assert (tmp_path / "out").read_bytes() == b"head" + data[5:90_005]
@@ -118,14 +124,14 @@ def test_a_range_of_a_source_is_copied(tmp_path: Path) -> None:
 def test_a_copy_works_where_the_kernel_cannot(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"0123456789")
     broken = mock.patch.object(os, "copy_file_range", side_effect=OSError(38, "not here"))
-    with broken, Source(tmp_path / "in") as source, Sink(tmp_path / "out") as sink:
+    with broken, Source(tmp_path / "in") as source, open_sink(tmp_path / "out") as sink:
         sink.copy_from(source, 2, 6)
     assert (tmp_path / "out").read_bytes() == b"234567"
 
 
 def test_a_source_that_shrank_is_truncated_and_leaves_no_trace(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(bytes(1000))
-    with Source(tmp_path / "in") as source, pytest.raises(Truncated), Sink(tmp_path / "out") as sink:
+    with Source(tmp_path / "in") as source, pytest.raises(Truncated), open_sink(tmp_path / "out") as sink:
         os.truncate(tmp_path / "in", 10)
         sink.copy_from(source, 0, 1000)
     assert names(tmp_path) == ["in"]
@@ -135,7 +141,7 @@ def test_siblings_are_committed_at_one_moment_with_the_main_file(tmp_path: Path)
     order = []
     replace = os.replace
     spy = mock.patch.object(os, "replace", side_effect=lambda a, b: (order.append(Path(b).name), replace(a, b)))
-    with spy, Sink(tmp_path / "main") as sink:
+    with spy, open_sink(tmp_path / "main") as sink:
         sink.write(b"1")
         sink.sibling("main.words.txt").write(b"2")
         sink.sibling("main.ids.txt").write(b"3")
@@ -146,12 +152,12 @@ def test_siblings_are_committed_at_one_moment_with_the_main_file(tmp_path: Path)
 def test_stale_siblings_go_and_inputs_stay(tmp_path: Path) -> None:
     for name in ("a", "a.words", "a.ids"):
         (tmp_path / name).write_bytes(b"old")
-    with Sink(tmp_path / "a") as sink:
+    with open_sink(tmp_path / "a") as sink:
         sink.discard(["a.words", "a.ids", "a.none"])
         sink.sibling("a.ids").write(b"new")
     assert names(tmp_path) == ["a", "a.ids"]
     assert (tmp_path / "a.ids").read_bytes() == b"new"
-    with pytest.raises(InputError, match="input"), Sink(tmp_path / "a", inputs=[tmp_path / "a.ids"]) as sink:
+    with pytest.raises(InputError, match="input"), open_sink(tmp_path / "a", inputs=[tmp_path / "a.ids"]) as sink:
         sink.discard(["a.ids"])
     assert names(tmp_path) == ["a", "a.ids"]
 
@@ -160,10 +166,10 @@ def test_a_commit_is_synced_file_first_then_folder(tmp_path: Path) -> None:
     kinds = []
     fsync = os.fsync
     with mock.patch.object(os, "fsync", side_effect=lambda fd: (kinds.append(os.fstat(fd).st_mode), fsync(fd))):
-        with Sink(tmp_path / "a") as sink:
+        with open_sink(tmp_path / "a") as sink:
             sink.write(b"1")
         assert [stat.S_ISDIR(mode) for mode in kinds] == [False, True]
-        with Sink(tmp_path / "b", durable=False) as sink:
+        with open_sink(tmp_path / "b", durable=False) as sink:
             sink.write(b"1")
     assert len(kinds) == 2
 
@@ -171,7 +177,7 @@ def test_a_commit_is_synced_file_first_then_folder(tmp_path: Path) -> None:
 def test_a_failing_fsync_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
     broken = mock.patch.object(os, "fsync", side_effect=OSError(5, "I/O error"))
-    with broken, pytest.raises(OSError, match="I/O"), Sink(tmp_path / "a") as sink:
+    with broken, pytest.raises(OSError, match="I/O"), open_sink(tmp_path / "a") as sink:
         sink.write(b"new")
     assert (tmp_path / "a").read_bytes() == b"old" and names(tmp_path) == ["a"]
 
@@ -179,13 +185,13 @@ def test_a_failing_fsync_leaves_the_old_file(tmp_path: Path) -> None:
 def test_the_mode_follows_the_umask_or_the_old_file(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        with Sink(tmp_path / "a") as sink:
+        with open_sink(tmp_path / "a") as sink:
             sink.write(b"1")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
     (tmp_path / "a").chmod(0o604)
-    with Sink(tmp_path / "a") as sink:
+    with open_sink(tmp_path / "a") as sink:
         sink.write(b"2")
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o604
 
@@ -199,14 +205,14 @@ def test_targets_that_cannot_be_are_refused(tmp_path: Path) -> None:
         (tmp_path / "there", {"inputs": [tmp_path / "there"]}, "also an input"),
     ]:
         with pytest.raises(InputError, match=words) as caught:
-            Sink(target, **options)
+            open_sink(target, **options)
         assert "\n" not in str(caught.value)
     assert names(tmp_path) == ["there"]
 
 
 def test_a_folder_that_may_be_written_and_not_listed_is_written(tmp_path: Path) -> None:
     denied = PermissionError(13, "Permission denied", str(tmp_path))
-    with mock.patch.object(os, "scandir", side_effect=denied), Sink(tmp_path / "x.bin") as sink:
+    with mock.patch.object(os, "scandir", side_effect=denied), open_sink(tmp_path / "x.bin") as sink:
         sink.write(b"new")
         sink.sibling("x.bin.ids").write(b"too")
     assert contents(tmp_path) == {"x.bin": b"new", "x.bin.ids": b"too"}
@@ -218,9 +224,9 @@ def test_a_living_writers_file_is_not_swept(tmp_path: Path) -> None:
     other = tmp_path / f".another.bin.0badf00d{TEMP_SUFFIX}"
     dead.write_bytes(b"left by a kill")
     other.write_bytes(b"of another target")
-    first = Sink(target)
+    first = open_sink(target)
     assert not dead.exists() and other.exists()
-    second = Sink(target)
+    second = open_sink(target)
     assert sweep(target) == []
     for sink in (first, second):
         sink.write(b"whole")
@@ -229,7 +235,7 @@ def test_a_living_writers_file_is_not_swept(tmp_path: Path) -> None:
 
 
 def test_standard_output_gets_the_whole_file_at_commit(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    with Sink("-") as sink:
+    with open_sink("-") as sink:
         sink.reserve(4)
         sink.write(b"body")
         sink.write_at(0, b"head")
@@ -241,7 +247,7 @@ def test_standard_output_gets_the_whole_file_at_commit(capfdbinary: pytest.Captu
 
 
 def test_codes_stay_within_what_was_reserved(tmp_path: Path) -> None:
-    with Sink(tmp_path / "out", durable=False) as sink:
+    with open_sink(tmp_path / "out", durable=False) as sink:
         at = sink.reserve(20)
         values = np.linspace(-1, 1, 10, dtype=np.float32)
         assert sink.write_cast(at, values, Cast("f16")) == (zlib.crc32(values.astype("<f2").tobytes()), True)
@@ -254,7 +260,7 @@ def test_errors_name_the_target_and_never_the_temporary_file(tmp_path: Path) -> 
     target = tmp_path / "out.h5"
 
     def said(make: Callable[[str], BaseException]) -> str:
-        with pytest.raises(BaseException) as caught, Sink(target) as sink:
+        with pytest.raises(BaseException) as caught, open_sink(target) as sink:
             beside = sink.sibling("out.h5.ids.txt")
             names = str(sink.written().temp), str(beside.written().temp)
             raise make(names[0]) from make(names[1])
@@ -268,7 +274,7 @@ def test_errors_name_the_target_and_never_the_temporary_file(tmp_path: Path) -> 
     assert "unable to open file (out.h5)" in said(lambda temp: OSError(f"unable to open file ({Path(temp).name})"))
     assert str(target) in said(lambda temp: RuntimeError(f"cannot write {temp}"))
     assert str(target) in said(lambda temp: Truncated(f"short {temp}", path=temp))
-    with pytest.raises(OSError) as caught, Sink(target):
+    with pytest.raises(OSError) as caught, open_sink(target):
         raise OSError(2, "plain")
     assert str(caught.value) == "[Errno 2] plain"
 

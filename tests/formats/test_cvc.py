@@ -210,7 +210,7 @@ def test_a_document_header_never_looks_like_a_version(rows: int, tmp_path: Path)
 
 
 def test_the_padding_passes_over_lengths_that_look_like_versions(tmp_path: Path) -> None:
-    with pv.Sink(tmp_path / "a.cvc", durable=False) as sink:
+    with pv.open_sink(tmp_path / "a.cvc", durable=False) as sink:
         made = writer.ChunkWriter(sink, {}, layout="document", version=(1, 0), mapped=False, chunks=[])
         for size in (1, 10, 65536, 65537 + 3, 3 * 65536 + 5):
             room = made._pad(size)

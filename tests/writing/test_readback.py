@@ -13,7 +13,7 @@ import pytest
 import polyvec as pv
 from polyvec import formats
 from polyvec.core.format import WriteOptions
-from polyvec.core.sinks import Sink
+from polyvec.core.targets import open_sink
 from polyvec.formats.npy import FORMAT as NPY
 from polyvec.testing import vectors
 from polyvec.testing.atomicity import contents
@@ -149,7 +149,7 @@ def test_a_format_named_without_its_kind_reads_back_by_the_kind_written(tmp_path
 
 def test_a_source_that_goes_bad_while_it_is_compared_is_named(tmp_path: Path) -> None:
     pv.write(tmp_path / "s.npy", ROWS)
-    with pv.open(tmp_path / "s.npy") as source, Sink(tmp_path / "a.npy") as sink:
+    with pv.open(tmp_path / "s.npy") as source, open_sink(tmp_path / "a.npy") as sink:
         NPY.write(source, sink, WriteOptions())
         (tmp_path / "s.npy").write_bytes(b"")
         with pytest.raises(pv.Truncated, match=r"s\.npy"):

@@ -35,7 +35,7 @@ def command(
     from polyvec import formats
     from polyvec.cli.terminal import print_json, progress, size
     from polyvec.core.errors import InputError
-    from polyvec.core.sinks import refuse_inputs
+    from polyvec.core.targets import refuse_inputs
     from polyvec.verbs.records import attach_records
     from polyvec.web.publish import publish, publish_single_file
     from polyvec.writing.inputs import inputs_of

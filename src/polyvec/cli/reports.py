@@ -14,7 +14,7 @@ _SAME = {".htm": ".html", ".md": ".txt"}
 def check_report(path: str | None, *inputs: str | None) -> None:
     """`InputError` where a report cannot be written there, or is an input; called before any work, which may take hours."""
     from polyvec.core.errors import InputError
-    from polyvec.core.sinks import check_target
+    from polyvec.core.targets import check_target
     from polyvec.writing.inputs import inputs_of
 
     if path is None:
@@ -30,14 +30,14 @@ def check_report(path: str | None, *inputs: str | None) -> None:
 
 def write_report(path: str, *, page: Callable[[], str], text: Callable[[], str], values: Any) -> None:
     """Write the form that the suffix names, atomically."""
-    from polyvec.core.sinks import Sink
+    from polyvec.core.targets import open_sink
 
     suffix = _suffix(path)
     if suffix == ".json":
         content = json.dumps(values, indent=2) + "\n"
     else:
         content = page() if suffix == ".html" else text() + "\n"
-    with Sink(path) as sink:
+    with open_sink(path) as sink:
         sink.write(content.encode())
 
 

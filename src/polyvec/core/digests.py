@@ -18,7 +18,7 @@ from polyvec.core.errors import Corrupt
 from polyvec.core.files import Source
 from polyvec.core.hashing import DIGEST
 from polyvec.core.sidecars import COMPANIONS
-from polyvec.core.sinks import Sink
+from polyvec.core.targets import open_sink
 
 COVERED = (*(ending for ending in COMPANIONS if ending != DIGEST), ".shape.json")  # sidecars that a digest speaks of
 MAX_BYTES = 1 << 20
@@ -77,6 +77,6 @@ def write_digests(path: Path, digests: Mapping[str, str]) -> Path:
         plain = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
         mark = "\\" if plain != name else ""
         lines.append(f"{mark}{digest}  {plain}\n")
-    with Sink(target) as sink:
+    with open_sink(target) as sink:
         sink.write("".join(lines).encode("utf-8", "surrogateescape"))
     return target

@@ -58,7 +58,7 @@ def lacking(collection: Collection, holds: Holds) -> list[str]:
 
 def write_sidecars(collection: Collection, sink: Sink, what: Iterable[str]) -> list[str]:
     """Write sidecars beside the sink's target, committed with it; returns their names. Stale ones go at commit."""
-    name = sink.path.name
+    name = sink.name
     drop_sidecars(sink)
     written: dict[str, tuple[int, str]] = {}
     for kind in what:
@@ -88,8 +88,7 @@ def write_sidecars(collection: Collection, sink: Sink, what: Iterable[str]) -> l
 
 def drop_sidecars(sink: Sink) -> None:
     """The sink writes another file: what lies beside an earlier one of this name goes when it is committed."""
-    if not sink.stdout:
-        sink.discard(sink.path.name + ending for ending in COMPANIONS)
+    sink.discard(sink.name + ending for ending in COMPANIONS)
 
 
 def keep_sidecars(sink: Sink, source: Source) -> None:
@@ -99,7 +98,7 @@ def keep_sidecars(sink: Sink, source: Source) -> None:
         if not source.current():
             raise InputError(f"{source.label}: another program changed the file meanwhile; run this again")
 
-    sink.guards.append(demand)
+    sink.guard(demand)
     tie = read_tie(source)
     if tie is not None and fingerprint(source.read_at, source.size) == tie.fingerprint:
         write_tie(sink, tie.sidecars)  # a tie that did not hold before stays as it is, and does not hold now

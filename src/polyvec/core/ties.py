@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,8 +64,8 @@ def fingerprint(read: Callable[[int, int], bytes], size: int) -> str:
 
 def write_tie(sink: Sink, sidecars: Mapping[str, tuple[int, str]]) -> None:
     """Tie sidecars, by ending, to the file that a sink has finished; committed with them."""
-    found = fingerprint(lambda at, size: os.pread(sink.fd, size, at), sink.size)
-    sink.sibling(sink.path.name + TIE).write(Tie(sink.size, found, sidecars).to_bytes())
+    found = fingerprint(sink.read_at, sink.size)
+    sink.sibling(sink.name + TIE).write(Tie(sink.size, found, sidecars).to_bytes())
 
 
 def read_tie(source: Source) -> Tie | None:

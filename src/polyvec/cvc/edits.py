@@ -19,6 +19,7 @@ from polyvec.core.errors import InputError
 from polyvec.core.files import Source
 from polyvec.core.sidecars import drop_sidecars, keep_sidecars
 from polyvec.core.sinks import Sink
+from polyvec.core.targets import open_sink
 from polyvec.formats.cvc import FORMAT, check_chunk
 from polyvec.formats.cvc.encoding import Target, choose, declared, widest, write_piece
 from polyvec.formats.cvc.header import Chunk, Header, Json, read_header
@@ -127,7 +128,7 @@ def edit(path: Path, output_path: Path | None, change: Callable[[Declared, Heade
             )
         columns = change([(dict(json), json["name"], None) for json in header.json["columns"]], header)
         inputs = [] if output_path is None else [path]
-        with Sink(path if output_path is None else output_path, inputs=inputs) as sink:
+        with open_sink(path if output_path is None else output_path, inputs=inputs) as sink:
             rewrite(source, header, sink, columns=columns)
             check_names(sink, header.rows, [json["name"] for json, _, _ in columns])
             if output_path is None:
@@ -140,7 +141,7 @@ def upgrade(path: Path, output_path: Path) -> Header:
     """Rewrite a file in the versioned layout, payloads copied, checksums added; returns the header read."""
     with Source(path) as source:
         header = read_header(source)
-        with Sink(output_path, inputs=[path], overwrite=False) as sink:
+        with open_sink(output_path, inputs=[path], overwrite=False) as sink:
             drop_sidecars(sink)
             layout = replace(header, layout="versioned", version=(2, 0) if header.columnar else (1, 0))
             rewrite(source, layout, sink)

@@ -17,7 +17,7 @@ from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import WriteOptions
 from polyvec.core.sidecars import drop_sidecars
-from polyvec.core.sinks import Sink
+from polyvec.core.targets import open_sink
 from polyvec.core.views import ConcatColumn
 from polyvec.cvc.edits import default_compression
 from polyvec.formats.cvc import FORMAT, LAYOUTS, file_header, is_columnar, write_chunk, write_file
@@ -69,7 +69,7 @@ def pack_cvc(
     collection = Collection({"vectors": column})
     chunks = partition(collection.columns, targets, rows, False)
     metadata = _per_chunk(chunk_metadata, len(chunks))
-    with Sink(output_path, inputs=inputs, durable=durable) as sink:
+    with open_sink(output_path, inputs=inputs, durable=durable) as sink:
         drop_sidecars(sink)
         write_file(
             collection, sink, targets, chunks, chunk_metadata=metadata, options=WriteOptions(own=own, progress=progress)
@@ -191,7 +191,7 @@ def _write(
         raise InputError(f"columns have different lengths: {lengths}; give every column the same rows")
     collection = Collection(columns)
     chunks = partition(columns, targets, _chunk_rows(chunk_size), False)
-    with Sink(path, durable=durable) as sink:
+    with open_sink(path, durable=durable) as sink:
         drop_sidecars(sink)
         write_file(
             collection, sink, targets, chunks, sections=sections, options=WriteOptions(own=own), columnar=columnar
@@ -219,7 +219,7 @@ def _pack_stream(
     mapped = bool(own.get("mmap_optimized"))
     layout = own.get("layout") or ("versioned" if columnar or mapped or metadata is not None else "document")
     done = total = 0
-    with Sink(path, durable=durable) as sink:
+    with open_sink(path, durable=durable) as sink:
         drop_sidecars(sink)
         with ChunkWriter(
             sink,

@@ -14,7 +14,7 @@ from polyvec.core.columns import ArrayColumn
 from polyvec.core.errors import Cancelled, InputError
 from polyvec.core.format import WriteOptions
 from polyvec.core.sidecars import drop_sidecars
-from polyvec.core.sinks import Sink
+from polyvec.core.targets import open_sink
 from polyvec.fbin.arguments import Progress, StrPath, at_least_one, not_negative
 from polyvec.formats.bins import FORMAT as BINS
 from polyvec.formats.bins import HEADER, MAX_U32, WIDE_HEADER
@@ -52,7 +52,7 @@ class FBINWriter:
         not_negative(num_vectors=num_vectors, dimension=dimension)
         self._cancelled = False
         done = 0
-        with Sink(self.path, sha256=compute_checksum) as sink:
+        with open_sink(self.path, sha256=compute_checksum) as sink:
             drop_sidecars(sink)
             wide = max(num_vectors, dimension) > MAX_U32
             sink.write((WIDE_HEADER if wide else HEADER).pack({"n": num_vectors, "d": dimension}))

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
@@ -148,7 +147,7 @@ class _Unfailing(SinkStream):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        data = os.pread(self._sink.fd, len(view), self._at)
+        data = self._sink.read_at(self._at, len(view))
         view[:] = data.ljust(len(view), b"\0")
         self._at += len(view)
         return len(view)

@@ -117,10 +117,10 @@ class I8bin(Format):
             if options.progress:
                 options.progress(sink.size // dim, rows)
         if dim != DIM or rounding == "truncate":  # such rows are not of unit length, which would tell 512
-            beside = sink.sibling(f"{sink.path.name}.shape.json")
+            beside = sink.sibling(f"{sink.name}.shape.json")
             beside.write(json.dumps({"shape": [rows, dim]}).encode() + b"\n")
-        elif not sink.stdout:
-            sink.discard([f"{sink.path.name}.shape.json"])
+        else:
+            sink.discard([f"{sink.name}.shape.json"])
 
     def check(self, source: Source, *, variant: str = "") -> Iterator[Finding]:
         try:

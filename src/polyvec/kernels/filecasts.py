@@ -77,15 +77,20 @@ def write_cast(fd: int, offset: int, values: Array, cast: Cast) -> tuple[int, bo
         _raise(failed)
         return int(crc), bool(numbers)
     crc, numbers = 0, True
-    with limit_threads(1):
-        for piece in _pieces(values):
-            codes = _encode(piece, cast)
-            if cast.kind in ("f16", "bf16"):
-                exponent = 0x7C00 if cast.kind == "f16" else 0x7F80
-                numbers = numbers and not bool(((codes.view(np.uint16) & exponent) == exponent).any())
-            crc = crc32(codes, crc)
-            offset += write_all(fd, memoryview(codes.view(np.uint8).data), offset)
+    for codes, finite in encoded(values, cast):
+        crc = crc32(codes, crc)
+        numbers = numbers and finite
+        offset += write_all(fd, memoryview(codes.view(np.uint8).data), offset)
     return crc, numbers
+
+
+def encoded(values: Array, cast: Cast) -> Iterator[tuple[Array, bool]]:
+    """The codes of a C-contiguous float32 array, piece by piece, and whether all of a piece are numbers."""
+    for piece in _pieces(values):
+        with limit_threads(1):
+            codes = _encode(piece, cast)
+        exponent = {"f16": 0x7C00, "bf16": 0x7F80}.get(cast.kind)
+        yield codes, exponent is None or not bool(((codes.view(np.uint16) & exponent) == exponent).any())
 
 
 def allocate(fd: int, offset: int, size: int) -> None:

@@ -16,8 +16,8 @@ from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Unsupported
 from polyvec.core.files import Source
 from polyvec.core.folders import FolderSink, recover
-from polyvec.core.sinks import Sink, refuse_inputs
 from polyvec.core.strict_json import parse_json
+from polyvec.core.targets import open_sink, refuse_inputs
 from polyvec.core.vocab import Vocab
 from polyvec.formats import open as open_file
 from polyvec.formats.weights.records import REQUIRED_KEYS
@@ -262,7 +262,7 @@ def export_model(
     with FolderSink(target, ours=lambda name: name in names, last=WEIGHTS) as written:
         for name, text in texts.items():
             written.put(name, [text.encode("utf-8")])
-        with open_file(source) as collection, Sink(written.path / WEIGHTS, durable=False, working=True) as sink:
+        with open_file(source) as collection, open_sink(written.path / WEIGHTS, durable=False, working=True) as sink:
             write_safetensors(sink, collection.columns, {"format": "pt", **model.metadata})
     return names
 

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
 from polyvec.core.files import Source
-from polyvec.core.sinks import Sink
 from polyvec.core.strict_json import parse_json
+from polyvec.core.targets import open_sink
 from polyvec.kernels.checksum import crc32
 from polyvec.kernels.threads import spread
 
@@ -104,12 +104,12 @@ def write_sidecar(path: str | os.PathLike[str], header: Mapping[str, Any], array
         raise Unsupported("the index is too large for its header", path=os.fspath(path))
     text += bytes(-(16 + len(text)) % 64)
     head = MAGIC + len(text).to_bytes(4, "little")
-    with Sink(path) as sink:
+    with open_sink(path) as sink:
         sink.write(head + crc32(text, crc32(head)).to_bytes(4, "little") + text)
         for name, array in arrays.items():
             sink.write(np.ascontiguousarray(array, DTYPES[name]))
             sink.align(64)
-        return sink.path
+    return Path(os.path.realpath(path))
 
 
 def read_sidecar(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array], Stretches]:

@@ -27,8 +27,8 @@ from polyvec.core.errors import InputError
 from polyvec.core.files import stamp
 from polyvec.core.format import Progress
 from polyvec.core.locks import job_lock
-from polyvec.core.sinks import Sink, Together, refuse_inputs
 from polyvec.core.space import demand_space
+from polyvec.core.targets import Together, open_sink, refuse_inputs
 from polyvec.formats import near
 from polyvec.kernels.checksum import crc32
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores, lost_range
@@ -275,7 +275,7 @@ class _State:
     def save(self, done: int, checksum: int, rows: NDArray[np.int64], scores: Floats, ties: Floats) -> None:
         head = json.dumps({"mark": self.mark, "done": done, "checksum": checksum}).encode()
         body = rows.tobytes() + scores.tobytes() + ties.tobytes()
-        with Sink(self.path, durable=False, working=True) as sink:
+        with open_sink(self.path, durable=False, working=True) as sink:
             sink.write(STATE_MAGIC + len(head).to_bytes(4, "little") + head + body + _digest(head + body))
 
     def load(self, queries: int, k: int) -> tuple[int, int, NDArray[np.int64], Floats, Floats] | None:

@@ -17,7 +17,7 @@ from polyvec.core.blocks import Block
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import Cancelled
-from polyvec.core.sinks import TEMP_SUFFIX
+from polyvec.core.journal import TEMP_SUFFIX
 
 Work = Callable[[], object]
 

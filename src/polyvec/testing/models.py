@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from polyvec.core.columns import ArrayColumn
-from polyvec.core.sinks import Sink
+from polyvec.core.targets import open_sink
 from polyvec.model.architecture import Architecture
 from polyvec.model.safetensors import write_safetensors
 
@@ -101,7 +101,7 @@ def write_tiny_folder(folder: Path, **changed: str) -> Path:
         (folder / name).write_text(json.dumps(value))
     (folder / "vocab.txt").write_text("\n".join(tiny_tokens()) + "\n", encoding="utf-8")
     tensors = tiny_tensors(metadata)
-    with Sink(folder / "model.safetensors", durable=False) as sink:
+    with open_sink(folder / "model.safetensors", durable=False) as sink:
         write_safetensors(sink, {name: ArrayColumn(name, value) for name, value in tensors.items()}, {"format": "pt"})
     return folder
 

@@ -14,7 +14,7 @@ from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError
-from polyvec.core.sinks import Together
+from polyvec.core.targets import Together
 from polyvec.formats.truth import DISTANCE_NAMES, ID_NAMES, QUERY_NAMES, truth_columns
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, fitting, from_scores, parse_convention, recast
 from polyvec.neighbors.inputs import scorable

@@ -28,10 +28,10 @@ from polyvec.core.errors import FormatError, InputError
 from polyvec.core.files import Source
 from polyvec.core.locks import job_lock
 from polyvec.core.records import LineRecords
-from polyvec.core.sinks import Sink, check_target
 from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import ColumnKind
+from polyvec.core.targets import check_target, open_sink
 from polyvec.model.corpus import Corpus, Item, count_texts, open_corpus, read_items
 from polyvec.model.encoder import Embedder
 from polyvec.verbs.records import attach_given, named_file
@@ -291,7 +291,7 @@ class _Work:
             "record_bytes": self._record_bytes,
             "run": self._fingerprint,
         }
-        with Sink(self._state, durable=False, working=True) as sink:
+        with open_sink(self._state, durable=False, working=True) as sink:
             sink.write(json.dumps(state).encode())
 
     def read_types(self, text_field: str) -> None:

@@ -27,9 +27,9 @@ from polyvec.core.journal import exists
 from polyvec.core.locks import job_lock
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import sidecar_paths
-from polyvec.core.sinks import Sink, refuse_inputs
 from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
+from polyvec.core.targets import open_sink, refuse_inputs
 from polyvec.writing.receipts import Receipt
 from polyvec.writing.road import Writing, as_progress, estimate, resolve_target, write_collection
 
@@ -299,7 +299,7 @@ class _Parts:
         assert receipt.sha256 is not None
         files = {path.name: receipt.sha256, **{beside.name: _sha256(beside) for beside in sidecar_paths(path)}}
         self._done[str(number)] = files
-        with Sink(self.folder / JOURNAL, working=True) as sink:
+        with open_sink(self.folder / JOURNAL, working=True) as sink:
             sink.write(json.dumps({"job": self.job, "parts": self._done}, indent=1).encode("utf-8"))
 
     def _path(self, number: int, stage: Writing) -> Path:

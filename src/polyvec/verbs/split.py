@@ -17,8 +17,8 @@ from polyvec.core.format import Progress
 from polyvec.core.journal import pending
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import COMPANIONS
-from polyvec.core.sinks import Together, check_target, refuse_inputs
 from polyvec.core.space import demand_space
+from polyvec.core.targets import Together, check_target, refuse_inputs
 from polyvec.writing.inputs import inputs_of
 from polyvec.writing.receipts import Receipt
 from polyvec.writing.road import as_progress, estimate, gather, write_collection

@@ -20,7 +20,7 @@ from polyvec.core.errors import InputError
 from polyvec.core.folders import FolderSink, is_leftover, recover
 from polyvec.core.format import Progress
 from polyvec.core.plain import as_text
-from polyvec.core.sinks import Sink
+from polyvec.core.targets import open_sink
 from polyvec.formats.i8bin import CODEC
 from polyvec.web.assets import asset_files, read_asset, single_html, site_html
 from polyvec.web.fields import survey
@@ -116,7 +116,7 @@ def publish_single_file(
     site = write_data(
         collection, shelf, title=_titled(collection, title), projection=projection, roles=roles, progress=progress
     )
-    with Sink(path, overwrite=overwrite) as sink:
+    with open_sink(path, overwrite=overwrite) as sink:
         sink.write(single_html(site["title"], shelf.files).encode())
     return Published(Path(path), site["rows"], site["dim"], sink.size, site["map"]["note"], dropped)
 

@@ -111,7 +111,7 @@ def _refusing(sink: Sink, format: Format) -> Iterator[None]:
     try:
         yield
     except FormatError as error:
-        if error.path is not None and error.path not in [str(one.path) for one in (sink, *sink.siblings)]:
+        if error.path is not None and error.path not in [one.label for one in (sink, *sink.siblings)]:
             raise  # the source, read once more to compare, has gone bad meanwhile
         raise _refusal(sink, format, f"cannot be read back ({error.message}{_details(error)})") from None
     except _Differs as error:
@@ -120,7 +120,7 @@ def _refusing(sink: Sink, format: Format) -> Iterator[None]:
 
 def _refusal(sink: Sink, format: Format, what: str) -> LossyConversion:
     return LossyConversion(
-        f"{sink.path.name}: nothing was written, because as {format.name} this {what}; "
+        f"{sink.name}: nothing was written, because as {format.name} this {what}; "
         "choose another format, or change what it cannot hold"
     )
 
@@ -137,7 +137,7 @@ class _Differs(Exception):
 
 def _recognised(source: Source, sink: Sink, format: Format, variant: str, forced: str | None) -> tuple[str, list[str]]:
     """The variant as which the file will be opened; `_Differs` where its name and bytes speak for another format."""
-    if forced is not None or sink.stdout:
+    if forced is not None or sink.alone:
         return variant, []
     try:
         found = formats.detect(source)

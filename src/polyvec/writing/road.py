@@ -18,8 +18,9 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import InputError, LossyConversion, PolyvecError
 from polyvec.core.format import Format, Progress, WriteOptions
 from polyvec.core.sidecars import lacking, write_sidecars
-from polyvec.core.sinks import Sink, Together, check_target
+from polyvec.core.sinks import Sink
 from polyvec.core.space import demand_space
+from polyvec.core.targets import Together, check_target, open_sink
 from polyvec.writing.estimate import estimate_bytes
 from polyvec.writing.loss import SAMPLE_ROWS
 from polyvec.writing.readback import SIDE_ROWS, Expected, ReadBack, read_back
@@ -208,7 +209,7 @@ def write_collection(
             notes,
             dry_run=True,
         )
-    sink = Sink(
+    sink = open_sink(
         path,
         inputs=inputs,
         overwrite=writing.overwrite,
@@ -281,7 +282,7 @@ def rehearse(path: str | os.PathLike[str], fitted: Fitted, writing: Writing) -> 
     options = WriteOptions(writing.encoding, fitted.variant, writing.chunk_rows, None, writing.own)
     name = f"rehearsal{Path(path).suffix}" if os.fspath(path) == "-" else Path(path).name
     with tempfile.TemporaryDirectory() as folder:
-        sink = Sink(Path(folder) / name, durable=False)
+        sink = open_sink(Path(folder) / name, durable=False)
         try:
             return write_checked(sink, part, options, writing)[1]
         finally:

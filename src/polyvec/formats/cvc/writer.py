@@ -8,7 +8,6 @@ to readers that tell the layouts apart by the range of that number.
 from __future__ import annotations
 
 import json
-import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -323,4 +322,4 @@ def shift(sink: Sink, start: int, delta: int) -> None:
     sink.write(bytes(delta))
     for stop in range(end, start, -COPY_PIECE):
         begin = max(start, stop - COPY_PIECE)
-        sink.write_at(begin + delta, os.pread(sink.fd, stop - begin, begin))
+        sink.write_at(begin + delta, sink.read_at(begin, stop - begin))
