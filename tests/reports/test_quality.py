@@ -10,10 +10,14 @@ import pytest
 import polyvec as pv
 from polyvec.core.errors import InputError
 from polyvec.kernels import available_paths, use_path
-from polyvec.reports import quality as quality_module
+from polyvec.reports import measuring as measuring_module
+from polyvec.reports import runs as runs_module
+from polyvec.reports import suggestion as suggestion_module
 from polyvec.reports import trials as trials_module
 from polyvec.reports.pages import quality_lead, quality_page
-from polyvec.reports.quality import measure_quality, pick_smallest, spread_runs
+from polyvec.reports.quality import measure_quality
+from polyvec.reports.runs import spread_runs
+from polyvec.reports.suggestion import pick_smallest
 from polyvec.reports.trials import TRIALS, Look, nearest
 
 RNG = np.random.default_rng(0)
@@ -61,7 +65,7 @@ def test_the_figures_are_those_of_a_plain_computation():
 
 def test_blocks_do_not_change_the_figures(monkeypatch):
     whole = measure_quality(ROWS, encodings=["int8-row", "bit"], sample_queries=30, k=[5])
-    monkeypatch.setattr(quality_module, "RUN_ROWS", 300)
+    monkeypatch.setattr(runs_module, "RUN_ROWS", 300)
     pieces = measure_quality(ROWS, encodings=["int8-row", "bit"], sample_queries=30, k=[5])
     for a, b in zip(whole.entries, pieces.entries):
         assert (a.max_error, a.recalls) == (b.max_error, b.recalls)
@@ -140,7 +144,7 @@ def test_all_given_queries_are_used_or_how_many_is_said():
 def test_chunks_are_those_of_the_file_that_convert_writes(tmp_path, monkeypatch, scale, wanted):
     rows = (ROWS * scale).astype(np.float32)
     rows[:1000] *= 30  # one range for all would lose the others
-    for module in (trials_module, quality_module):
+    for module in (trials_module, measuring_module, suggestion_module):
         monkeypatch.setattr(module, "CHUNK_ROWS", 1000)
     pv.write(tmp_path / "a.fbin", rows)
     tried = measure_quality(tmp_path / "a.fbin", encodings=["int8-chunk"], sample_queries=40, k=[10]).entries[0]

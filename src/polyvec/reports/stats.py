@@ -17,7 +17,8 @@ from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.neighbors.inputs import Base, check_vectors, opened, row_blocks, scorable
 from polyvec.neighbors.scan import Scan
-from polyvec.reports.quality import spread_runs
+from polyvec.reports.histogram import histogram
+from polyvec.reports.runs import spread_runs
 
 Floats = NDArray[np.float64]
 
@@ -133,19 +134,19 @@ def stats(
                 progress(block.first + block.count, vectors.rows)
         duplicates, examples = walk.duplicates()
         return Stats(
-            collection.title,
-            vectors.name,
-            vectors.rows,
-            vectors.row_shape[0],
-            str(vectors.dtype),
-            walk.zero,
-            walk.nan,
-            walk.infinite,
-            duplicates,
-            examples,
-            walk.dimensions(),
-            walk.norms(),
-            look_at_shape(vectors, threads),
+            source=collection.title,
+            column=vectors.name,
+            rows=vectors.rows,
+            dim=vectors.row_shape[0],
+            dtype=str(vectors.dtype),
+            zero_rows=walk.zero,
+            nan_rows=walk.nan,
+            infinite_rows=walk.infinite,
+            duplicates=duplicates,
+            duplicate_examples=examples,
+            dimensions=walk.dimensions(),
+            norms=walk.norms(),
+            shape=look_at_shape(vectors, threads),
         )
 
 
@@ -235,17 +236,15 @@ class _Walk:
         if not np.isfinite(high):
             return None  # a row so long that float64 cannot say how long
         longest = high or 1.0  # squares of the longest must not overflow, nor vanish
-        edges = histogram_edges(low, high)
-        counts, _ = np.histogram(lengths, edges)
-        unit = bool(np.abs(lengths - 1).max() <= UNIT)
+        edges, counts = histogram(lengths)
         return Norms(
-            low,
-            high,
-            longest * float((lengths / longest).mean()),
-            longest * float((lengths / longest).std()),
-            unit,
-            tuple(map(float, edges)),
-            tuple(map(int, counts)),
+            minimum=low,
+            maximum=high,
+            mean=longest * float((lengths / longest).mean()),
+            std=longest * float((lengths / longest).std()),
+            normalised=bool(np.abs(lengths - 1).max() <= UNIT),
+            edges=edges,
+            counts=counts,
         )
 
 
@@ -264,14 +263,6 @@ def _narrowed(lengths: Floats) -> NDArray[Any]:
     """Lengths as float32, which is half as long, where that has them."""
     fits = (lengths == 0) | ((lengths > 1e-37) & (lengths < 3e38))
     return lengths.astype(np.float32) if fits.all() else lengths
-
-
-def histogram_edges(low: float, high: float, bins: int = 41) -> Floats:
-    """Even bins; values that are all but equal get a range wide enough to show as one."""
-    if high - low <= 1e-4 * abs(high):
-        pad = 0.05 * abs(high) or 0.5
-        low, high = low - pad, min(high + pad, float(np.finfo(np.float64).max))
-    return np.linspace(low, high, bins + 1)
 
 
 def look_at_shape(column: Column, threads: int | None = None) -> Shape | None:
@@ -296,14 +287,14 @@ def look_at_shape(column: Column, threads: int | None = None) -> Shape | None:
     partition = np.exp(np.concatenate([unit @ axes, -(unit @ axes)], axis=1)).sum(axis=0)
     near, nearest, intrinsic = _neighbours(unit.astype(np.float32), rows.astype(np.float32), threads)
     return Shape(
-        n,
-        mean_cosine,
-        float(partition.min() / partition.max()),
-        rank,
-        float(variances[-1] / spread) if spread > 0 else 1.0,
-        intrinsic,
-        near,
-        nearest,
+        rows=n,
+        mean_cosine=mean_cosine,
+        isotropy=float(partition.min() / partition.max()),
+        effective_rank=rank,
+        top_variance=float(variances[-1] / spread) if spread > 0 else 1.0,
+        intrinsic_dimension=intrinsic,
+        near_duplicates=near,
+        nearest_cosine=nearest,
     )
 
 

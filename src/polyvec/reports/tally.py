@@ -111,20 +111,20 @@ class Tally:
         nothing = (0.0,) * 5
         ratio = raw / max(1, self.size)
         if self.failed is not None or not self.rows:
-            return Entry(self.name, self.title, self.size, ratio, *nothing, (), (), self.failed or "no rows")
+            return Entry(self.name, self.title, self.size, ratio, *nothing, recalls=(), failed=self.failed or "no rows")
         recalls = tuple(recall_at(k, found, ids, None, keys, metric) for k in ks)
         return Entry(
-            self.name,
-            self.title,
-            self.size,
-            ratio,
-            self.max_error,
-            self.sum_error / self.values,
-            max(0.0, self.max_turn),
-            self.sum_turn / self.rows,
-            self.sum_drift / self.rows,
-            recalls,
-            tuple(map(int, self.histogram)),
+            name=self.name,
+            title=self.title,
+            bytes=self.size,
+            ratio=ratio,
+            max_error=self.max_error,
+            mean_error=self.sum_error / self.values,
+            max_distortion=max(0.0, self.max_turn),
+            mean_distortion=self.sum_turn / self.rows,
+            norm_drift=self.sum_drift / self.rows,
+            recalls=recalls,
+            error_histogram=tuple(map(int, self.histogram)),
         )
 
 
