@@ -222,8 +222,8 @@ def test_quantised_subwords_give_unknown_words_too(tmp_path: Path) -> None:
 
 
 def test_floret_models_know_every_word() -> None:
-    told = json.loads((GOLDEN / "floret.json").read_text())["table.floret"]
-    model = finalfusion.load(GOLDEN / "table.floret")
+    told = json.loads((GOLDEN.parent / "floret" / "floret.json").read_text())["table.floret"]
+    model = finalfusion.load(GOLDEN.parent / "floret" / "table.floret")
     for word, vector in told.items():
         assert float(model.embedding(word) @ np.array(vector) / np.linalg.norm(vector)) == pytest.approx(1, abs=1e-5)
     assert model.similar("Berlin") == []

@@ -164,7 +164,7 @@ def test_selected_words_take_the_options_of_their_format(cli, type_in, folder):
 
 
 def test_a_table_of_subwords_has_no_words_to_find(cli, folder):
-    shutil.copy(GOLDEN / "table.floret", folder / "t.floret")
+    shutil.copy(GOLDEN.parent / "floret" / "table.floret", folder / "t.floret")
     for arguments in (("similar", "t.floret", "Berlin"), ("analogy", "t.floret", "a", "b", "c")):
         code, out, err = cli(*arguments)
         assert (code, out) == (2, "") and "subwords only" in err

@@ -319,32 +319,3 @@ def test_a_legacy_file_embeds_the_same(tmp_path: Path, tiny: Path) -> None:
     path = write_tiny_model(tmp_path / "one.weights", num_attention_heads="1")
     with Embedder(tmp_path / "old.weights", engine="numpy") as old, Embedder(path, engine="numpy") as new:
         assert np.allclose(old.embed(TEXTS), new.embed(TEXTS), atol=1e-6) and old.notes
-
-
-def test_similarity_is_the_cosine() -> None:
-    rows = np.array([[1, 0], [0, 2], [3, 3]], np.float32)
-    assert np.allclose(
-        cosine_similarity(rows, rows), [[1, 0, 0.70710678], [0, 1, 0.70710678], [0.70710678, 0.70710678, 1]]
-    )
-    assert find_similar(rows[0], rows, top_k=2) == [(0, 1.0), (2, pytest.approx(0.70710678))]
-    assert find_similar(rows[0], np.zeros((2, 2), np.float32), 5) == [(0, 0.0), (1, 0.0)]
-    for query, corpus, count in ((rows, rows, 1), (rows[0], rows[0], 1), (rows[0], rows, 0)):
-        with pytest.raises(InputError):
-            find_similar(query, corpus, count)
-
-
-def test_embed_in_one_call(tiny: Path) -> None:
-    with Embedder(tiny, engine="numpy") as embedder:
-        assert np.array_equal(pv.embed(["zip"], model=tiny, engine="numpy"), pv.embed(["zip"], model=embedder))
-        with pytest.raises(InputError, match="engine"):
-            pv.embed(["zip"], model=embedder, engine="numpy")
-
-
-@pytest.mark.parametrize("scale", [1e-42, 1e-30, 1e-20, 1.0, 1e20, 3e37])
-def test_vectors_are_made_unit_at_every_scale(scale):
-    rows = (np.random.default_rng(0).standard_normal((4, 9)) * scale).astype(np.float32)
-    wanted = rows.astype(np.float64) / scale
-    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
-    assert np.allclose(normalize(rows), wanted, atol=1e-6)
-    assert np.allclose(normalize(rows[1]), wanted[1], atol=1e-6)
-    assert not normalize(np.zeros((2, 3), np.float32)).any()
