@@ -12,7 +12,7 @@ import pytest
 import polyvec as pv
 from polyvec import kernels
 from polyvec.core.errors import Corrupt, InputError
-from polyvec.embedder import Embedder, cosine_similarity, find_similar, normalize
+from polyvec.embedder import Embedder, normalize
 from polyvec.model.architecture import Architecture
 from polyvec.model.engines.native import NativeEngine, refuse
 from polyvec.model.engines.numpy import NumpyEngine
