@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from polyvec import cvc
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.cvc.loading import File
 
 try:
@@ -171,7 +171,7 @@ def run_columns(rows: int, dim: int, folder: Path, rounds: int) -> None:
         {"all": lambda: cvc.load_cvc_columns(path), "one": lambda: cvc.load_cvc_columns(path, columns=["c4"])},
         2 * rounds,
     )
-    with Source(path) as source:
+    with open_source(path) as source:
         file = File(source, "cpu", "torch", "auto", "raise", 0.0, None)
         before = source.bytes_read
         file.load("c4", [range(rows)])

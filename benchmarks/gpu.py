@@ -176,14 +176,14 @@ def searches(folder: Path, rows: int) -> None:
     from polyvec.codecs import SymmetricInt8
     from polyvec.core.blocks import Extent
     from polyvec.core.columns import FileColumn
-    from polyvec.core.files import Source
+    from polyvec.core.sources import open_source
 
     with path.open("wb") as out:
         rng = np.random.default_rng(1)
         for at in range(0, rows, 1_000_000):
             out.write(rng.integers(-127, 128, (min(1_000_000, rows - at), dim), dtype=np.int8).tobytes())
     extent = Extent(0, rows, 0, rows * dim, SymmetricInt8(127.0))
-    column = FileColumn("vectors", Source(path), [extent], row_shape=(dim,), encoding="int8")
+    column = FileColumn("vectors", open_source(path), [extent], row_shape=(dim,), encoding="int8")
     started = time.perf_counter()
     index = DeviceIndex(column)
     torch.cuda.synchronize()

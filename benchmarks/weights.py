@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.formats.weights import FORMAT, read_model
 from polyvec.formats.weights.records import Contents
 from polyvec.formats.weights.sections import check_checksums
@@ -35,18 +35,18 @@ def main() -> None:
         size = path.stat().st_size
 
         def opened() -> None:
-            with Source(path) as source:
+            with open_source(path) as source:
                 FORMAT.open(source)
 
         def checked() -> None:
-            with Source(path) as source:
+            with open_source(path) as source:
                 contents = read_model(source)
                 assert isinstance(contents, Contents)
                 for error in check_checksums(source, contents):
                     raise error
 
         def limit() -> None:
-            with Source(path) as source:
+            with open_source(path) as source:
                 crc32(source.view(0, source.size))
 
         def peer() -> None:

@@ -238,8 +238,8 @@ def test_a_file_without_words_is_named(tmp_path: Path) -> None:
 def test_a_large_matrix_is_read_whole_by_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = vectors(101, 7)
     pv.write(tmp_path / "w.fifu", rows, normalize=False, durable=False)
-    monkeypatch.setattr("polyvec.core.files.PARALLEL_BYTES", 1)
-    monkeypatch.setattr("polyvec.core.files.PARALLEL_PIECE", 100)
+    monkeypatch.setattr("polyvec.core.sources.PARALLEL_BYTES", 1)
+    monkeypatch.setattr("polyvec.core.sources.PARALLEL_PIECE", 100)
     model = finalfusion.load(tmp_path / "w.fifu", mmap=False)
     assert model.storage[:].tobytes() == rows.tobytes()
 

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from polyvec.core.errors import UnknownFormat as UnknownFormat
     from polyvec.core.errors import UnknownWord as UnknownWord
     from polyvec.core.errors import Unsupported as Unsupported
-    from polyvec.core.files import Source as Source
     from polyvec.core.format import Finding as Finding
     from polyvec.core.format import Format as Format
     from polyvec.core.sinks import Sink as Sink
+    from polyvec.core.sources import Source as Source
+    from polyvec.core.sources import open_source as open_source
     from polyvec.core.targets import open_sink as open_sink
     from polyvec.core.vocab import Vocab as Vocab
     from polyvec.formats import open as open
@@ -86,7 +87,8 @@ _HOMES = {
     "Extent": "core.blocks",
     "Format": "core.format",
     "Finding": "core.format",
-    "Source": "core.files",
+    "Source": "core.sources",
+    "open_source": "core.sources",
     "Sink": "core.sinks",
     "open_sink": "core.targets",
     "Vocab": "core.vocab",

@@ -31,13 +31,13 @@ from polyvec import formats
 from polyvec.codecs.levels import Codes, bad_rows, norm_message, quantize_rows
 from polyvec.core.collection import Collection
 from polyvec.core.errors import Corrupt, FormatError, InputError
-from polyvec.core.files import Source
 from polyvec.core.folders import FolderSink, recover
 from polyvec.core.format import Progress
 from polyvec.core.plain import plain, with_id
 from polyvec.core.records import Record as RecordMapping
 from polyvec.core.sidecars import COMPANIONS
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import open_source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.targets import open_sink, refuse_inputs
 from polyvec.formats.i8bin import CODEC, DIM, MAIN, MANIFEST, META, encode_blocks, read_meta, read_shape
@@ -355,14 +355,14 @@ def load_browser_index(directory: str | os.PathLike[str]) -> BrowserIndex:
     """Read an export back. Size, range, every norm, metadata and the manifest's hash are checked, as in the browser."""
     folder = Path(directory)
     recover(folder)
-    with Source(folder / META) as source:
+    with open_source(folder / META) as source:
         meta = read_meta(source)
     manifest = None
     if (folder / MANIFEST).is_file():
-        with Source(folder / MANIFEST) as source:
+        with open_source(folder / MANIFEST) as source:
             manifest = parse_json(source.read_at(0, source.size), path=source.label, field=MANIFEST)
     try:
-        source = Source(folder / MAIN)
+        source = open_source(folder / MAIN)
     except FileNotFoundError:
         raise Corrupt("Failed to load embeddings: 404 Not Found", path=str(folder / MAIN)) from None
     with source:

@@ -19,8 +19,8 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Pa
 from polyvec.core.collection import Collection, concat
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
-from polyvec.core.files import Source
 from polyvec.core.records import ColumnRecords, ListRecords, Records, RunRecords
+from polyvec.core.sources import open_source
 from polyvec.core.views import ConcatColumn, RangeColumn, TakeColumn
 from polyvec.formats.cvc import FORMAT as CVC
 from polyvec.kernels import crc32
@@ -63,14 +63,14 @@ def packed(cuts: Iterable[int], codec: Codec = FLOAT, crc: bool = False) -> File
         extents.append(Extent(start, stop - start, len(data), len(codes), codec, crc32(codes) if crc else None))
         data += codes
         start = stop
-    return FileColumn("v", Source(None, data=data), extents, row_shape=(3,), encoding=codec.name)
+    return FileColumn("v", open_source(data), extents, row_shape=(3,), encoding=codec.name)
 
 
 def strided() -> FileColumn:
     """ROWS with four bytes before each row, as .fvecs has them."""
     data = b"".join(b"dims" + row.tobytes() for row in ROWS)
     extent = Extent(0, 23, 4, 23 * 16 - 4, FLOAT, stride=16)
-    return FileColumn("v", Source(None, data=data), [extent], row_shape=(3,), encoding="raw")
+    return FileColumn("v", open_source(data), [extent], row_shape=(3,), encoding="raw")
 
 
 @cache
@@ -98,7 +98,7 @@ def columns() -> dict[str, Column]:
                 ArrayColumn("v", ROWS[:9]),
                 packed([9]).__class__(
                     "v",
-                    Source(None, data=ROWS[9:].tobytes()),
+                    open_source(ROWS[9:].tobytes()),
                     [Extent(0, 14, 0, 14 * 12, FLOAT)],
                     row_shape=(3,),
                     encoding="raw",
@@ -110,7 +110,7 @@ def columns() -> dict[str, Column]:
             ConcatColumn("v", [ArrayColumn("v", big[:4]), packed([1, 8, 20], crc=True)]), 4, 27
         ),
         "take": TakeColumn(ArrayColumn("v", big), range(4, 27)),
-        "planes": CVC.open(Source(None, data=planes(), name="rows.cvc")).vectors,
+        "planes": CVC.open(open_source(planes(), name="rows.cvc")).vectors,
     }
 
 
@@ -190,7 +190,7 @@ def test_a_flipped_bit_fails_its_extents_checksum_and_no_other() -> None:
     extents = list(column.extents())
     data = bytearray(column.source.read_at(0, column.source.size))
     data[extents[1].offset + 3] ^= 1
-    bad = FileColumn("v", Source(None, data=bytes(data), name="x.v"), extents, row_shape=(3,), encoding="raw")
+    bad = FileColumn("v", open_source(bytes(data), name="x.v"), extents, row_shape=(3,), encoding="raw")
     for read in (bad.to_numpy, lambda: bad[8:16], lambda: list(bad.blocks(3)), lambda: bad.take(np.arange(23))):
         with pytest.raises(Corrupt, match=r"x\.v: rows 8 to 15 fail their checksum.*at byte \d+"):
             read()
@@ -200,9 +200,7 @@ def test_a_flipped_bit_fails_its_extents_checksum_and_no_other() -> None:
 
 
 def test_rows_that_are_not_there_are_truncated() -> None:
-    column = FileColumn(
-        "v", Source(None, data=bytes(100)), [Extent(0, 9, 0, 108, FLOAT)], row_shape=(3,), encoding="raw"
-    )
+    column = FileColumn("v", open_source(bytes(100)), [Extent(0, 9, 0, 108, FLOAT)], row_shape=(3,), encoding="raw")
     for read in (column.to_numpy, lambda: list(column.blocks()), lambda: column[8], column.view):
         with pytest.raises(Truncated):
             read()
@@ -210,7 +208,7 @@ def test_rows_that_are_not_there_are_truncated() -> None:
 
 def test_rows_too_wide_for_any_array_are_corrupt() -> None:
     with pytest.raises(Corrupt, match="too wide"):
-        FileColumn("v", Source(None, data=b""), [], row_shape=(2**62,), encoding="raw")
+        FileColumn("v", open_source(b""), [], row_shape=(2**62,), encoding="raw")
     with pytest.raises(Corrupt, match="too wide"):
         ReaderColumn("v", (0, 2**40, 2**40), np.dtype("f4"), lambda a, b: np.empty(0))
 
@@ -457,7 +455,7 @@ def test_rows_that_do_not_come_are_an_error_and_no_memory_of_old() -> None:
                 read()
     gap = FileColumn(
         "v",
-        Source(None, data=bytes(200)),
+        open_source(bytes(200)),
         [Extent(0, 3, 0, 36, FLOAT), Extent(4, 2, 36, 24, FLOAT)],
         row_shape=(3,),
         encoding="raw",

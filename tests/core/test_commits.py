@@ -19,11 +19,12 @@ import pytest
 
 import polyvec as pv
 from polyvec import formats
+from polyvec.core import journal
 from polyvec.core.commits import changed_outputs, forget_outputs, sweep
 from polyvec.core.errors import Corrupt, FormatWarning, InputError, Replaced
-from polyvec.core.files import Source
 from polyvec.core.journal import JOURNAL, TEMP_SUFFIX, Journal, Move, Removal, before, exists, parse_journal
 from polyvec.core.shards import expand
+from polyvec.core.sources import Source, open_source
 from polyvec.core.targets import Together, open_sink
 from polyvec.testing.atomicity import contents, killed_at
 
@@ -235,7 +236,7 @@ def test_a_journal_names_files_of_its_own_folder_only(tmp_path: Path) -> None:
     ]
     for data in hostile:
         (inside / JOURNAL).write_bytes(data)
-        with pytest.warns(FormatWarning, match="damaged|JSON"), Source(inside / "a") as source:
+        with pytest.warns(FormatWarning, match="damaged|JSON"), open_source(inside / "a") as source:
             assert source.read_at(0, 9) == b"stay"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -243,7 +244,7 @@ def test_a_journal_names_files_of_its_own_folder_only(tmp_path: Path) -> None:
         assert (tmp_path / "outside").read_bytes() == b"stay" and (inside / "a").read_bytes() == b"stay"
         assert not (inside / JOURNAL).exists()
     (inside / JOURNAL).write_bytes(good)
-    with Source(inside / "a") as source:
+    with open_source(inside / "a") as source:
         assert source.read_at(0, 9) == b"new" and source.label == str(inside / "a")
 
 
@@ -309,12 +310,12 @@ def test_a_file_that_somebody_puts_there_afterwards_stays(tmp_path: Path) -> Non
     (tmp_path / "gone").write_bytes(b"old")
     (tmp_path / temp).write_bytes(b"new")
     (tmp_path / JOURNAL).write_bytes(journal_of(tmp_path, moves=[("a", temp)], removals=["gone"]))
-    with Source(tmp_path / "a") as source:
+    with open_source(tmp_path / "a") as source:
         assert source.read_at(0, 3) == b"new"
     assert not exists(tmp_path / "gone")
     for name in ("a", "gone"):
         (tmp_path / name).write_bytes(b"by hand, later")
-    with Source(tmp_path / "a") as source:
+    with open_source(tmp_path / "a") as source:
         assert source.read_at(0, 7) == b"by hand"
     assert exists(tmp_path / "gone")
     sweep(tmp_path / "a")
@@ -356,7 +357,7 @@ def test_files_written_together_appear_together(tmp_path: Path) -> None:
     seen = set()
 
     def check(moment: str) -> None:
-        found = {path.name: Source(path).read_at(0, 9) for path in expand(str(folder / "s-*"))}
+        found = {path.name: open_source(path).read_at(0, 9) for path in expand(str(folder / "s-*"))}
         old = dict.fromkeys(["s-0", "s-0.ids", "s-1", "s-1.ids"], b"old")
         new = dict.fromkeys(["s-1", "s-1.ids", "s-2", "s-2.ids"], b"new")
         assert found in (old, new), moment
@@ -531,7 +532,7 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(tmp_path: Path) -> 
 
     target = tmp_path / "a.fbin"
     write_set(target, 1)
-    with Source(target) as source, pytest.raises(InputError, match="meanwhile"), open_sink(target) as sink:
+    with open_source(target) as source, pytest.raises(InputError, match="meanwhile"), open_sink(target) as sink:
         sink.write(target.read_bytes())
         keep_sidecars(sink, source)
         write_set(target, 2)
@@ -635,3 +636,13 @@ def test_a_shard_that_was_listed_and_is_gone_is_asked_for_again(
     monkeypatch.setattr(formats, "open_source", opened)
     with pv.open(str(tmp_path / "s-*.fbin")) as found:
         assert found.rows == 9
+
+
+def test_a_file_that_is_renamed_at_this_very_moment_is_still_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "a"
+    target.write_bytes(b"new")
+    meant = iter([tmp_path / "its temporary name"] * 2)
+    monkeypatch.setattr(journal, "locate", lambda path: next(meant, path))
+    assert journal.is_file(target)

@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from polyvec.core.errors import Corrupt, FormatError, MissingExtra, Truncated
-from polyvec.core.files import Source
 from polyvec.core.layout import Cursor, Record, take
+from polyvec.core.sources import open_source
 from polyvec.core.strict_json import parse_json
 
 HEADER = Record("header", magic=4, kind="u1", n="u4", big="i8", scale="f4")
@@ -19,7 +19,7 @@ def test_a_record_reads_what_struct_packs() -> None:
     values = {"magic": b"BOX1", "kind": 7, "n": 2**32 - 1, "big": -(2**63), "scale": 0.5}
     data = struct.pack("<4sBIqf", *values.values())
     assert HEADER.pack(values) == data and HEADER.size == len(data) == 21
-    assert HEADER.read(Source(None, data=b"xx" + data), 2) == values
+    assert HEADER.read(open_source(b"xx" + data), 2) == values
     assert [HEADER.offset(name) for name in values] == [0, 4, 5, 9, 17]
     spans = HEADER.spans(100, values)
     assert [(s.offset, s.size) for s in spans] == [(100, 4), (104, 1), (105, 4), (109, 8), (117, 4)]
@@ -29,11 +29,11 @@ def test_a_record_reads_what_struct_packs() -> None:
 @pytest.mark.parametrize("cut", range(21))
 def test_a_record_cut_anywhere_is_truncated(cut: int) -> None:
     with pytest.raises(Truncated, match=f"expected 21 bytes, found {cut} bytes"):
-        HEADER.read(Source(None, data=bytes(cut)))
+        HEADER.read(open_source(bytes(cut)))
 
 
 def test_a_cursor_never_leaves_its_bounds() -> None:
-    cursor = Cursor(Source(None, data=struct.pack("<I", 5) + "naïve".encode() + b"\xff" * 9), 0, stop=12)
+    cursor = Cursor(open_source(struct.pack("<I", 5) + "naïve".encode() + b"\xff" * 9), 0, stop=12)
     assert cursor.number("u4", "length") == 5 and cursor.left == 8
     assert cursor.text(6, "word") == "naïve" and cursor.offset == 10
     for size in (3, -1, 2**64):
@@ -45,7 +45,7 @@ def test_a_cursor_never_leaves_its_bounds() -> None:
     with pytest.raises(Truncated):
         cursor.read(HEADER)
     with pytest.raises(Truncated):
-        take(Source(None, data=bytes(9)), -1, 2, "x")
+        take(open_source(bytes(9)), -1, 2, "x")
 
 
 @pytest.mark.parametrize(

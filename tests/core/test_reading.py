@@ -12,7 +12,7 @@ from polyvec.codecs import AffineUint8, BytePlanes, Float16, Raw
 from polyvec.core import reading
 from polyvec.core.blocks import Block, Codec, Extent
 from polyvec.core.errors import Truncated
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.kernels import crc32
 from polyvec.testing import vectors
 
@@ -43,7 +43,7 @@ def test_threads_give_the_same_rows_and_checksums_hold(codec: Codec, threads: in
     extents = stored(tmp_path / "a", codec)
     expected = codec.decode(_block(codec), None)
     out = np.empty_like(ROWS)
-    with Source(tmp_path / "a") as source:
+    with open_source(tmp_path / "a") as source:
         assert not reading.load_extents(source, extents, (6,), out, threads=threads)
         assert np.array_equal(out, expected)
         wide = np.zeros((5000, 12), np.float32)
@@ -58,7 +58,7 @@ def test_a_flipped_bit_names_its_extent_and_the_rest_is_right(codec: Codec, tmp_
     data[extents[1].offset + extents[1].size // 2] ^= 4
     (tmp_path / "a").write_bytes(data)
     out = np.empty_like(ROWS)
-    with Source(tmp_path / "a") as source:
+    with open_source(tmp_path / "a") as source:
         found = reading.load_extents(source, extents, (6,), out, threads=2)
         assert [failure.extent for failure in found] == [extents[1]] and found[0].error.field == "crc32"
         assert np.array_equal(out[:3001], codec.decode(_block(codec), None)[:3001])
@@ -69,7 +69,7 @@ def test_a_flipped_bit_names_its_extent_and_the_rest_is_right(codec: Codec, tmp_
 
 def test_bytes_that_are_not_there_raise(tmp_path: Path) -> None:
     extents = stored(tmp_path / "a", Float16())
-    with Source(tmp_path / "a") as source, pytest.raises(Truncated):
+    with open_source(tmp_path / "a") as source, pytest.raises(Truncated):
         reading.load_extents(
             source, [replace(extents[1], offset=extents[1].offset + 1)], (6,), np.empty((1999, 6), "f4"), start=3001
         )

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from polyvec.core.errors import Corrupt
-from polyvec.core.files import Source
 from polyvec.core.records import (
     LINES_PER_MARK,
     ColumnRecords,
@@ -19,6 +18,7 @@ from polyvec.core.records import (
     RunRecords,
     as_records,
 )
+from polyvec.core.sources import open_source
 
 PLAIN = [{"n": i // 3, "even": i // 3 % 2 == 0} for i in range(10)]
 
@@ -32,8 +32,8 @@ def held() -> dict[str, Records]:
         "list": ListRecords(PLAIN),
         "columns": ColumnRecords({"n": np.arange(10) // 3, "even": [r["even"] for r in PLAIN]}),
         "runs": RunRecords([(s, min(s + 3, 10), PLAIN[s]) for s in range(0, 10, 3)], 10),
-        "lines": LineRecords(Source(None, data=lines(PLAIN)), 10),
-        "lines without an end": LineRecords(Source(None, data=lines(PLAIN, b""))),
+        "lines": LineRecords(open_source(lines(PLAIN)), 10),
+        "lines without an end": LineRecords(open_source(lines(PLAIN, b""))),
         "concat": ConcatRecords([ListRecords(PLAIN[:4]), ListRecords([]), ListRecords(PLAIN[4:])]),
         "view": ListRecords([{}, *PLAIN, {}]).view(range(1, 11)),
         "chosen": ListRecords(PLAIN[::-1]).view(np.arange(10)[::-1]),
@@ -62,7 +62,7 @@ def test_every_holder_gives_the_same_records(name: str) -> None:
 def test_lines_are_found_through_the_sparse_index(count: int, scan: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyvec.core.records.SCAN_BYTES", scan)
     many = [{"row": i, "pad": "x" * (i % 17)} for i in range(count)]
-    records = LineRecords(Source(None, data=lines(many) if count else b""))
+    records = LineRecords(open_source(lines(many) if count else b""))
     assert len(records) == count and list(records) == many
     for row in {0, count // 2, count - 1, LINES_PER_MARK - 1, LINES_PER_MARK} & set(range(count)):
         assert records[row] == many[row]
@@ -86,7 +86,7 @@ def test_a_gap_between_runs_is_an_empty_record() -> None:
     ],
 )
 def test_bad_lines_are_corrupt_with_their_place(data: bytes, words: str) -> None:
-    records = LineRecords(Source(None, data=data, name="x.records.jsonl"), 2)
+    records = LineRecords(open_source(data, name="x.records.jsonl"), 2)
     with pytest.raises(Corrupt, match=words) as caught:
         list(records)
     assert caught.value.path == "x.records.jsonl"
@@ -116,19 +116,19 @@ def test_every_holder_gives_chosen_records_and_lines_of_json(name: str) -> None:
 def test_lines_are_passed_on_as_they_are_but_not_unread(scan: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyvec.core.records.SCAN_BYTES", scan)
     data = b"".join(b'{"n":%d,"x":1.50}\n' % row for row in range(1000))
-    records = LineRecords(Source(None, data=data))
+    records = LineRecords(open_source(data))
     assert b"".join(records.json_lines()) == data
     both = ConcatRecords([records, records.view(range(10, 20))])
     assert b"".join(both.json_lines()) == data + b"".join(b'{"n":%d,"x":1.50}\n' % row for row in range(10, 20))
     rows = np.random.default_rng(0).permutation(1000)[:300]
     assert [record["n"] for record in records.take(rows)] == rows.tolist()
     with pytest.raises(Corrupt, match="twice"):
-        list(LineRecords(Source(None, data=data + b'{"n":1,"n":2}\n')).json_lines())
+        list(LineRecords(open_source(data + b'{"n":1,"n":2}\n')).json_lines())
 
 
 def test_a_chosen_record_reads_no_more_than_its_neighbours() -> None:
     data = b"".join(b'{"n":%d}\n' % row for row in range(100_000))
-    source = Source(None, data=data)
+    source = open_source(data)
     records = LineRecords(source)
     assert records[77_777] == {"n": 77_777}
     before = source.bytes_read
@@ -139,7 +139,7 @@ def test_a_chosen_record_reads_no_more_than_its_neighbours() -> None:
 
 def test_runs_of_lines_are_found_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b'{"a":1}\n' * 600 + b'{"a": 1}\n' * 3 + b'{"a":2}\n' * 500
-    records = LineRecords(Source(None, data=data))
+    records = LineRecords(open_source(data))
     parsed = []
     monkeypatch.setattr(LineRecords, "_record", lambda self, row, offset, line: parsed.append(line) or json.loads(line))
     assert list(records.runs()) == [(0, 603, {"a": 1}), (603, 1103, {"a": 2})]

@@ -17,9 +17,9 @@ import pytest
 
 from polyvec.core.commits import create_temp, sweep
 from polyvec.core.errors import InputError, Truncated
-from polyvec.core.files import Source
 from polyvec.core.hashing import HASH_STEP
 from polyvec.core.journal import JOURNAL, TEMP_SUFFIX
+from polyvec.core.sources import open_source
 from polyvec.core.targets import check_target, open_sink
 from polyvec.kernels.filecasts import Cast
 from polyvec.testing.atomicity import contents
@@ -114,7 +114,7 @@ def test_a_digest_that_cannot_be_had_is_an_error(tmp_path: Path) -> None:
 def test_a_range_of_a_source_is_copied(tmp_path: Path) -> None:
     data = np.random.default_rng(0).bytes(100_000)
     (tmp_path / "in").write_bytes(data)
-    for make in (lambda: Source(tmp_path / "in"), lambda: Source(None, data=data)):
+    for make in (lambda: open_source(tmp_path / "in"), lambda: open_source(data)):
         with make() as source, open_sink(tmp_path / "out") as sink:
             sink.write(b"head")
             sink.copy_from(source, 5, 90_000)
@@ -124,14 +124,14 @@ def test_a_range_of_a_source_is_copied(tmp_path: Path) -> None:
 def test_a_copy_works_where_the_kernel_cannot(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"0123456789")
     broken = mock.patch.object(os, "copy_file_range", side_effect=OSError(38, "not here"))
-    with broken, Source(tmp_path / "in") as source, open_sink(tmp_path / "out") as sink:
+    with broken, open_source(tmp_path / "in") as source, open_sink(tmp_path / "out") as sink:
         sink.copy_from(source, 2, 6)
     assert (tmp_path / "out").read_bytes() == b"234567"
 
 
 def test_a_source_that_shrank_is_truncated_and_leaves_no_trace(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(bytes(1000))
-    with Source(tmp_path / "in") as source, pytest.raises(Truncated), open_sink(tmp_path / "out") as sink:
+    with open_source(tmp_path / "in") as source, pytest.raises(Truncated), open_sink(tmp_path / "out") as sink:
         os.truncate(tmp_path / "in", 10)
         sink.copy_from(source, 0, 1000)
     assert names(tmp_path) == ["in"]

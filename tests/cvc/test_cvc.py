@@ -19,7 +19,7 @@ import pytest
 import polyvec as pv
 from polyvec import cvc, kernels
 from polyvec.core import devices
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.cvc.loading import File
 from polyvec.formats.cvc import writer
 from polyvec.formats.cvc.header import read_header
@@ -47,13 +47,13 @@ def columnar(tmp_path: Path) -> Path:
 def flip(path: Path, chunk: int, at: int = 3) -> None:
     """Damage a chunk."""
     data = bytearray(path.read_bytes())
-    data[read_header(Source(path)).chunks[chunk].payload + at] ^= 1
+    data[read_header(open_source(path)).chunks[chunk].payload + at] ^= 1
     path.write_bytes(data)
 
 
 def bytes_of(path: Path, load: Any) -> int:
     """Payload bytes that a load reads."""
-    with Source(path) as source:
+    with open_source(path) as source:
         file = File(source, "cpu", "torch", "auto", "raise", 0.0, None)
         before = source.bytes_read
         load(file)
@@ -154,7 +154,7 @@ def test_rows_are_those_of_the_whole_and_only_their_bytes_are_read(compression: 
     if width:
         assert read == 20 * 8 * width
     else:  # a lossless chunk is one piece: two are touched, two are not
-        assert read == sum(chunk.size for chunk in read_header(Source(path)).chunks[:2])
+        assert read == sum(chunk.size for chunk in read_header(open_source(path)).chunks[:2])
     with pytest.raises(pv.InputError, match="step"):
         cvc.load_cvc(path, rows=slice(0, 10, 2))
 
@@ -312,7 +312,7 @@ def test_a_damaged_lossless_chunk_without_a_checksum_is_filled_too(tmp_path: Pat
     path = tmp_path / "a.cvc"
     cvc.pack_cvc(ROWS, path, compression="lossless", chunk_size=300)
     data = bytearray(path.read_bytes())
-    header = read_header(Source(path))
+    header = read_header(open_source(path))
     found = header.json
     for entry in found["chunks"]:
         del entry["crc32"]
@@ -348,7 +348,7 @@ def test_an_iterator_a_collection_and_an_array_give_the_same_vectors(tmp_path: P
             cvc.pack_cvc(collection, tmp_path / "3.cvc", compression=compression, chunk_size=300)
         payloads = []
         for number in (1, 2, 3):
-            with Source(tmp_path / f"{number}.cvc") as source:
+            with open_source(tmp_path / f"{number}.cvc") as source:
                 chunks = read_header(source).chunks
                 payloads.append([source.read_at(chunk.payload, chunk.size) for chunk in chunks])
         assert payloads[0] == payloads[1] == payloads[2]
@@ -374,7 +374,7 @@ def test_a_header_that_outgrows_its_room_is_given_more(tmp_path: Path, monkeypat
         )
         assert np.array_equal(cvc.load_cvc(tmp_path / "a.cvc"), ROWS)
         assert pv.verify(tmp_path / "a.cvc").ok
-        assert all(c.offset % 4096 == 0 for c in read_header(Source(tmp_path / "a.cvc")).chunks) or not mapped
+        assert all(c.offset % 4096 == 0 for c in read_header(open_source(tmp_path / "a.cvc")).chunks) or not mapped
 
 
 def test_bad_input_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_bad_input_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
 def test_constant_chunks_nan_halves_and_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.cvc"
     cvc.pack_cvc(np.full((5, 3), 2.5, np.float32), path, compression="int8")
-    entry = read_header(Source(path)).chunks[0].entry
+    entry = read_header(open_source(path)).chunks[0].entry
     assert (entry["min"], entry["scale"]) == (2.5, 1.0) and (cvc.load_cvc(path) == 2.5).all()
     cvc.pack_cvc(np.array([[np.nan, np.inf]], np.float32), path)
     assert np.array_equal(cvc.load_cvc(path), [[np.nan, np.inf]], equal_nan=True)
@@ -449,7 +449,7 @@ def test_edits_copy_the_other_columns_bytes_and_keep_what_they_do_not_know(tmp_p
     ]
     cvc.pack_cvc_sections_columnar(sections, path, {"w": "int8"}, chunk_size=300)
     data = path.read_bytes()
-    header = read_header(Source(path))
+    header = read_header(open_source(path))
     header.json["later"] = {"keep": ["me"]}
     header.json["columns"][0]["unit"] = "m"
     header.json["chunks"][1]["note"] = 1
@@ -470,7 +470,7 @@ def test_edits_copy_the_other_columns_bytes_and_keep_what_they_do_not_know(tmp_p
     after = cvc.load_cvc_columns(path)
     assert np.array_equal(after["x"], before["w"]) and np.array_equal(after["new"], HALF[:, 0])
     assert np.array_equal(after["v"], ROWS[:, :2] * 2)
-    found = read_header(Source(path))
+    found = read_header(open_source(path))
     assert found.json["later"] == {"keep": ["me"]} and found.json["columns"][0]["unit"] == "m"
     assert found.chunks[1].entry["note"] == 1 and found.chunks[1].entry["columns"]["x"]["note"] == 2
     assert len(cvc.load_cvc_columns(path, section_key="s", section_value="b")["v"]) == 400
@@ -483,7 +483,7 @@ def test_edits_keep_layout_and_pages(layout: str, mapped: bool, tmp_path: Path) 
     path = tmp_path / "c.cvc"
     cvc.pack_cvc_columns({"a": ROWS, "b": ROWS[:, 0]}, path, chunk_size=90, layout=layout, mmap_optimized=mapped)
     cvc.update_column(path, "b", ROWS[:, 1])
-    header = read_header(Source(path))
+    header = read_header(open_source(path))
     assert (header.layout, header.mapped) == (layout, mapped)
     assert not mapped or all(chunk.offset % 4096 == 0 for chunk in header.chunks)
     assert np.array_equal(cvc.load_cvc_columns(path)["b"], HALF[:, 1]) and pv.verify(path).ok

@@ -204,7 +204,7 @@ def test_sizes_are_those_of_the_tables(tmp_path: Path) -> None:
 def test_the_quantization_process_step_by_step(tmp_path: Path) -> None:
     rows = vectors(500, 16)
     cvc.pack_cvc(rows, tmp_path / "a.cvc", compression="int8", chunk_size=200)
-    with pv.Source(tmp_path / "a.cvc") as source:
+    with pv.open_source(tmp_path / "a.cvc") as source:
         for chunk in read_header(source).chunks:
             piece = rows[chunk.start : chunk.start + chunk.rows]
             low, high = piece.min(), piece.max()

@@ -24,11 +24,11 @@ from polyvec.core.blocks import Block, Codec, Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Cursor, Record, Span, take
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source, open_source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.kernels import crc32
@@ -101,7 +101,7 @@ class Boxes(Format):
             data = sections["records"]
             if data.count(b"\n") != rows:
                 raise Corrupt("one record a row is missing", offset=header["records"], expected=rows)
-            records = LineRecords(Source(None, data=data, name=source.label), rows)
+            records = LineRecords(open_source(data, name=source.label), rows)
         metadata = parse_json(sections["metadata"] or b"{}", offset=header["metadata"], field="metadata")
         if not isinstance(metadata, dict):
             raise Corrupt("metadata is not a JSON object", offset=header["metadata"], field="metadata")

@@ -75,7 +75,7 @@ def test_bytes_packed_by_hand_are_read_and_written_as_they_are(kind: str, tmp_pa
 
 def test_a_64_bit_header_is_chosen_by_the_file_size() -> None:
     data = struct.pack("<QQ6f", 2, 3, *range(6))
-    with pv.open(pv.Source(None, data=data, name="wide.fbin")) as collection:
+    with pv.open(pv.open_source(data, name="wide.fbin")) as collection:
         assert np.array_equal(collection.vectors[:], np.arange(6, dtype=np.float32).reshape(2, 3))
 
 
@@ -87,7 +87,7 @@ def test_the_mark_of_a_cropped_download_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_missing_bytes_are_truncated_and_lenient_takes_whole_rows() -> None:
-    source = pv.Source(None, data=BY_HAND["fbin"][1][:-5], name="cut.fbin")
+    source = pv.open_source(BY_HAND["fbin"][1][:-5], name="cut.fbin")
     with pytest.raises(pv.Truncated, match=r"expected 32 bytes, found 27 bytes.*--lenient"):
         pv.open(source)
     with pytest.warns(pv.FormatWarning, match="1 of 2 rows"), pv.open(source, lenient=True) as collection:
@@ -95,14 +95,14 @@ def test_missing_bytes_are_truncated_and_lenient_takes_whole_rows() -> None:
 
 
 def test_extra_bytes_are_a_warning_with_their_offset() -> None:
-    source = pv.Source(None, data=BY_HAND["fbin"][1] + b"more", name="long.fbin")
+    source = pv.open_source(BY_HAND["fbin"][1] + b"more", name="long.fbin")
     with pytest.warns(pv.FormatWarning, match="4 extra bytes after the last row, from byte 32"):
         assert pv.open(source).rows == 2
 
 
 def test_without_a_suffix_every_layout_that_fits_is_named() -> None:
     with pytest.raises(pv.AmbiguousFormat, match=r"fbin, ibin, u32bin.*--from fbin"):
-        pv.open(pv.Source(None, data=BY_HAND["fbin"][1], name="base"))
+        pv.open(pv.open_source(BY_HAND["fbin"][1], name="base"))
 
 
 @given(collection=strategies.collections(finite=False))

@@ -49,7 +49,7 @@ class TestBoxes(FormatSuite):
     def seal(self, data: bytes) -> bytes:
         if len(data) < boxes.HEADER.size:
             return data
-        source = pv.Source(None, data=data)
+        source = pv.open_source(data)
         header = boxes.HEADER.read(source)
         table = source.read_at(header["table"], header["chunks"] * boxes.CHUNK.size)
         header["sections_crc"] = crc32(

@@ -221,7 +221,7 @@ def test_the_padding_passes_over_lengths_that_look_like_versions(tmp_path: Path)
 def test_plain_files_have_the_document_layout_with_checksums_and_all_others_the_versioned_one(tmp_path: Path) -> None:
     def layout(**options: Any) -> str:
         pv.write(tmp_path / "a.cvc", options.pop("data", vectors(5, 3)), measure=False, **options)
-        header = read_header(pv.Source(tmp_path / "a.cvc"))
+        header = read_header(pv.open_source(tmp_path / "a.cvc"))
         assert all(chunk.crc is not None for chunk in header.chunks)
         return header.layout
 
@@ -236,7 +236,7 @@ def test_plain_files_have_the_document_layout_with_checksums_and_all_others_the_
 def test_mapped_chunks_lie_on_pages_however_many_there_are(tmp_path: Path) -> None:
     rows = vectors(300, 2)
     pv.write(tmp_path / "a.cvc", rows, encoding="raw", chunk_rows=1, mmap_optimized=True)
-    header = read_header(pv.Source(tmp_path / "a.cvc"))
+    header = read_header(pv.open_source(tmp_path / "a.cvc"))
     assert len(header.chunks) == 300
     assert all(chunk.offset % 4096 == 0 and chunk.entry["file_offset"] == chunk.offset for chunk in header.chunks)
     with pv.open(tmp_path / "a.cvc") as collection:
@@ -246,7 +246,7 @@ def test_mapped_chunks_lie_on_pages_however_many_there_are(tmp_path: Path) -> No
 def test_a_chunk_that_would_reach_4_gib_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MAX_CHUNK_BYTES", 2048 + 100)
     pv.write(tmp_path / "a.cvc", vectors(30, 5), encoding="float16", chunk_rows=30)
-    assert {chunk.rows for chunk in read_header(pv.Source(tmp_path / "a.cvc")).chunks} == {10}
+    assert {chunk.rows for chunk in read_header(pv.open_source(tmp_path / "a.cvc")).chunks} == {10}
     monkeypatch.undo()
     assert (
         encoding.most_rows([encoding.choose(ArrayColumn("v", vectors(1, 768)), "none", columnar=False)]) * 768 * 4
@@ -286,7 +286,7 @@ def test_mixed_compression_is_read_and_kept(tmp_path: Path) -> None:
         assert collection.vectors.encoding == "mixed" and np.array_equal(collection.vectors.to_numpy(), expected)
         assert collection.metadata == {"unknown": {"deep": [1]}}
     pv.convert(tmp_path / "a.cvc", tmp_path / "b.cvc")
-    kept = read_header(pv.Source(tmp_path / "b.cvc"))
+    kept = read_header(pv.open_source(tmp_path / "b.cvc"))
     assert [chunk.entry["compression"] for chunk in kept.chunks] == ["fp16", "int8", "none"]
     assert kept.json["unknown"] == {"deep": [1]}
     with pv.open(tmp_path / "b.cvc") as collection:
@@ -314,7 +314,7 @@ def test_chunk_metadata_that_no_chunk_can_hold_becomes_sections(tmp_path: Path) 
         assert found.records is not None
         assert [dict(r) for r in found.records] == [{"s": 1}] * 4 + [{}] * 4 + [{"s": 3}] * 2
     pv.convert(tmp_path / "a.cvc", tmp_path / "c.cvc")
-    kept = [chunk.entry.get("metadata") for chunk in read_header(pv.Source(tmp_path / "c.cvc")).chunks]
+    kept = [chunk.entry.get("metadata") for chunk in read_header(pv.open_source(tmp_path / "c.cvc")).chunks]
     assert kept == [{"s": 1}, None, {"s": 3}]
 
 
@@ -324,7 +324,7 @@ def test_chunk_metadata_that_no_chunk_can_hold_becomes_sections(tmp_path: Path) 
 @pytest.mark.parametrize("name", [*SINGLE, "v2_columnar"])
 def test_cvc_to_cvc_copies_the_payloads_and_keeps_the_chunks(name: str, tmp_path: Path) -> None:
     pv.convert(GOLDEN / f"{name}.cvc", tmp_path / "out.cvc")
-    before, after = (pv.Source(path) for path in (GOLDEN / f"{name}.cvc", tmp_path / "out.cvc"))
+    before, after = (pv.open_source(path) for path in (GOLDEN / f"{name}.cvc", tmp_path / "out.cvc"))
     old, new = read_header(before), read_header(after)
     assert [chunk.rows for chunk in old.chunks] == [chunk.rows for chunk in new.chunks]
     for one, two in zip(old.chunks, new.chunks):
@@ -338,7 +338,7 @@ def test_merging_int8_files_keeps_every_code(tmp_path: Path) -> None:
     for number in range(2):
         pv.write(tmp_path / f"{number}.cvc", vectors(10, 3, seed=number), encoding="int8", chunk_rows=4)
     pv.merge([tmp_path / "0.cvc", tmp_path / "1.cvc"], tmp_path / "all.cvc")
-    header = read_header(pv.Source(tmp_path / "all.cvc"))
+    header = read_header(pv.open_source(tmp_path / "all.cvc"))
     assert [chunk.rows for chunk in header.chunks] == [4, 4, 2, 4, 4, 2]
     with (
         pv.open(tmp_path / "all.cvc") as merged,
@@ -354,8 +354,8 @@ def test_symmetric_codes_pass_by_a_shift_of_127(tmp_path: Path) -> None:
     codes = np.arange(-127, 128, dtype=np.int8).reshape(-1, 5)
     column = ArrayColumn("vectors", codes, codec=SymmetricInt8(127.0), encoding="int8")
     pv.write(tmp_path / "a.cvc", Collection({"vectors": column}))
-    header = read_header(pv.Source(tmp_path / "a.cvc"))
-    stored = pv.Source(tmp_path / "a.cvc").read_at(header.chunks[0].payload, 255)
+    header = read_header(pv.open_source(tmp_path / "a.cvc"))
+    stored = pv.open_source(tmp_path / "a.cvc").read_at(header.chunks[0].payload, 255)
     assert np.array_equal(np.frombuffer(stored, np.uint8), codes.reshape(-1).astype(np.int16) + 127)
     with pv.open(tmp_path / "a.cvc") as collection:
         assert np.abs(collection.vectors.to_numpy() - codes / np.float32(127)).max() < 1e-7
@@ -380,8 +380,8 @@ def test_f16bin_payloads_pass_through(tmp_path: Path) -> None:
     half = vectors(50, 8).astype(np.float16)
     pv.write(tmp_path / "a.f16bin", half)
     assert pv.convert(tmp_path / "a.f16bin", tmp_path / "b.cvc").codec.endswith("-> float16")
-    chunk = read_header(pv.Source(tmp_path / "b.cvc")).chunks[0]
-    assert pv.Source(tmp_path / "b.cvc").read_at(chunk.payload, chunk.size) == half.tobytes()
+    chunk = read_header(pv.open_source(tmp_path / "b.cvc")).chunks[0]
+    assert pv.open_source(tmp_path / "b.cvc").read_at(chunk.payload, chunk.size) == half.tobytes()
 
 
 def test_i8bin_payloads_pass_by_the_shift_and_come_back(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_i8bin_payloads_pass_by_the_shift_and_come_back(tmp_path: Path) -> None:
 def test_records_of_sections_survive_other_formats(tmp_path: Path) -> None:
     pv.convert(GOLDEN / "v1_sections_fp16.cvc", tmp_path / "a.npy")
     pv.convert(tmp_path / "a.npy", tmp_path / "b.cvc", encoding="float16")
-    found, golden = (read_header(pv.Source(p)) for p in (tmp_path / "b.cvc", GOLDEN / "v1_sections_fp16.cvc"))
+    found, golden = (read_header(pv.open_source(p)) for p in (tmp_path / "b.cvc", GOLDEN / "v1_sections_fp16.cvc"))
     assert found.sections == golden.sections
 
 
@@ -444,7 +444,7 @@ def test_the_command_line_converts_verifies_and_maps(tmp_path: Path, capsys: pyt
 
 def test_the_byte_map_covers_the_file(tmp_path: Path) -> None:
     for path in (GOLDEN / "v2_columnar.cvc", GOLDEN / "v1_fp16_mmap.cvc", GOLDEN / "v0_release010_int8.cvc"):
-        spans = sorted(FORMAT.layout(pv.Source(path)), key=lambda span: span.offset)
+        spans = sorted(FORMAT.layout(pv.open_source(path)), key=lambda span: span.offset)
         at = 0
         for span in spans:
             assert span.offset == at
@@ -456,7 +456,7 @@ def test_verify_names_every_damaged_chunk(tmp_path: Path) -> None:
     path = tmp_path / "a.cvc"
     pv.write(path, vectors(40, 4), encoding="int8", chunk_rows=10)
     data = bytearray(path.read_bytes())
-    for chunk in read_header(pv.Source(path)).chunks[1:3]:
+    for chunk in read_header(pv.open_source(path)).chunks[1:3]:
         data[chunk.payload + 5] ^= 1
     path.write_bytes(data)
     found = [finding for finding in pv.verify(path).findings if finding.severity == "error"]

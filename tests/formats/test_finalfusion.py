@@ -137,7 +137,7 @@ def test_a_golden_file_reads_as_its_writer_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_byte_map_is_the_writers(name: str) -> None:
-    spans = FORMAT.layout(pv.Source(GOLDEN / name))
+    spans = FORMAT.layout(pv.open_source(GOLDEN / name))
     places = {span.offset for span in spans}
     for chunk in MANIFEST[name]["layout"]["chunks"]:
         assert chunk["offset"] in places
@@ -419,7 +419,7 @@ def test_a_code_beyond_the_centroids_is_an_error_when_it_is_read() -> None:
     with opened as collection, pytest.raises(Corrupt, match="names no centroid") as caught:
         collection.vectors.to_numpy()
     assert (caught.value.offset, caught.value.field) == (len(data) - 1, "codes")
-    assert not pv.verify(pv.Source(None, data=bytes(data))).ok
+    assert not pv.verify(pv.open_source(bytes(data))).ok
 
 
 def test_duplicates_are_handled_and_reported() -> None:
@@ -427,7 +427,7 @@ def test_duplicates_are_handled_and_reported() -> None:
     with pv.open(data, format="finalfusion") as collection:
         assert collection.vocab.index("a") == 0
         assert collection.vocab.duplicates.tolist() == [1]
-    report = pv.verify(pv.Source(None, data=data))
+    report = pv.verify(pv.open_source(data))
     assert not report.ok and "stand twice" in report.findings[0].message
 
 

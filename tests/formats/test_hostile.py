@@ -29,7 +29,7 @@ def test_a_hostile_file_is_a_format_error_or_consistent(path: Path) -> None:
                 consume(collection)
         except pv.FormatError as error:
             assert str(path) in str(error) and "\n" not in str(error)
-        with pv.Source(path) as source:
+        with pv.open_source(path) as source:
             try:
                 found = formats.detect(source)
             except pv.FormatError:

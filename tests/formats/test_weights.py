@@ -17,7 +17,7 @@ import polyvec as pv
 from polyvec.cli import run
 from polyvec.core.collection import Collection
 from polyvec.core.errors import Corrupt, FormatError, FormatWarning, InputError, Truncated, Unsupported
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.formats.weights import FORMAT, read_model, read_tensor
 from polyvec.formats.weights.records import Contents, hash_name
 from polyvec.kernels import available_paths, use_path
@@ -74,7 +74,7 @@ def patched(data: bytes, offset: int, code: str, value: Any, *, sealed: bool = T
 
 
 def opened(data: bytes) -> Collection:
-    return FORMAT.open(Source(None, data=data, name="m.weights"))
+    return FORMAT.open(open_source(data, name="m.weights"))
 
 
 def index_of(data: bytes) -> int:
@@ -154,7 +154,7 @@ def test_words_name_the_rows_of_the_word_embeddings(tmp_path: Path) -> None:
 
 def test_tensors_are_views_of_the_mapped_file_on_64_bytes(tmp_path: Path) -> None:
     model_bytes(tmp_path)
-    with Source(tmp_path / "m.weights") as source:
+    with open_source(tmp_path / "m.weights") as source:
         contents = read_model(source)
         assert isinstance(contents, Contents)
         for tensor in contents.tensors:
@@ -262,7 +262,7 @@ def test_unaligned_tensors_are_copied_and_that_is_said(tmp_path: Path) -> None:
         assert any("TENSORS_ALIGNED is off" in note for note in c.notes)
         assert np.array_equal(c.vectors.to_numpy(), vectors(4, 3))
     (tmp_path / "odd.weights").write_bytes(seal(bytes(moved)))
-    with Source(tmp_path / "odd.weights") as source:
+    with open_source(tmp_path / "odd.weights") as source:
         contents = read_model(source)
         assert isinstance(contents, Contents) and contents.header["tensor_data_size"] == size
         assert read_tensor(source, contents.tensors[0]).flags.owndata

@@ -16,7 +16,7 @@ import polyvec as pv  # noqa: E402
 from polyvec.codecs import AffineUint8, BFloat16, Float16, Raw, ScaledInt8, SymmetricInt8  # noqa: E402
 from polyvec.core.blocks import Extent, Part  # noqa: E402
 from polyvec.core.columns import FileColumn  # noqa: E402
-from polyvec.core.files import Source  # noqa: E402
+from polyvec.core.sources import open_source  # noqa: E402
 from polyvec.gpu import pipeline  # noqa: E402
 from polyvec.kernels.checksum import crc32, crc32_combine  # noqa: E402
 
@@ -42,7 +42,9 @@ def column_of(pieces, dim, tmp_path, checked=True):
         start += len(rows)
     path = tmp_path / "pieces.bin"
     path.write_bytes(content)
-    return FileColumn("vectors", Source(path), extents, row_shape=(dim,), encoding="mixed", dtype=np.dtype(np.float32))
+    return FileColumn(
+        "vectors", open_source(path), extents, row_shape=(dim,), encoding="mixed", dtype=np.dtype(np.float32)
+    )
 
 
 def rows_of(count, dim, seed=0):
@@ -144,7 +146,7 @@ def test_product_codes_are_put_together_on_the_device(tmp_path):
         path.write_bytes(codes.tobytes() + lengths.tobytes())
         others = (Part("norms", codes.nbytes),) if norms else ()
         extent = Extent(0, 50, 0, codes.nbytes, codec, others=others)
-        column = FileColumn("vectors", Source(path), [extent], row_shape=(18,), encoding="pq")
+        column = FileColumn("vectors", open_source(path), [extent], row_shape=(18,), encoding="pq")
         found = pipeline.load_column(column, device=DEVICE).cpu().numpy()
         np.testing.assert_array_equal(found, column.to_numpy())
 
@@ -187,7 +189,7 @@ def test_ranges_of_a_file_and_their_sums(tmp_path):
         [[0, 1, 0], [1, 600_001, 16], [600_002, 399_999, 700_000], [5, 0, 9], [77, 63, 1_200_000], [9, 200, 1_200_100]]
     )
     for path in available_paths():
-        with use_path(path), Source(tmp_path / "f") as source, Filler(source.fd, 3) as filler:
+        with use_path(path), open_source(tmp_path / "f") as source, Filler(source.fd, 3) as filler:
             outs = [np.zeros(1_300_000, np.uint8) for _ in range(4)]
             tickets = [filler.submit(loads, out, check=True) for out in outs]
             for ticket, out in zip(tickets, outs):

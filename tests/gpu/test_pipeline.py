@@ -12,7 +12,7 @@ import polyvec as pv
 from polyvec.codecs import Raw, ScaledInt8
 from polyvec.core.blocks import Extent, Part
 from polyvec.core.columns import FileColumn
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.gpu import backends, pipeline, plan
 from polyvec.gpu.memory import HostMemory
 from polyvec.kernels import available_paths, use_path
@@ -44,7 +44,7 @@ def column(tmp_path):
         extents.append(
             Extent(start, len(part) // WIDTH, start * WIDTH, len(part), Raw(np.dtype("<f4")), crc=crc32(part))
         )
-    with Source(tmp_path / "rows") as source:
+    with open_source(tmp_path / "rows") as source:
         yield FileColumn("rows", source, extents, row_shape=(DIM,), encoding="none", dtype=np.dtype(np.float32))
 
 
@@ -109,7 +109,7 @@ def test_wide_rows_skip_the_small_buffers_and_too_wide_ones_do_not_travel_encode
     dim = 3 << 20
     (tmp_path / "wide").write_bytes(bytes(2 * dim + 8))
     extent = Extent(0, 2, 0, 2 * dim, ScaledInt8(), others=(Part("scale", 2 * dim),))
-    with Source(tmp_path / "wide") as source:
+    with open_source(tmp_path / "wide") as source:
         column = FileColumn("rows", source, [extent], row_shape=(dim,), encoding="int8", dtype=np.dtype(np.float32))
         needed = plan.HEAD + dim + 4 + 2 * plan.ALIGN
         assert plan.find_extents(column, 0, 2, needed - 1) is None
@@ -188,7 +188,7 @@ def test_bytes_in_memory_and_every_kind_of_reader_find_a_flipped_bit(column, tmp
             content[1000 * WIDTH] ^= flipped
             (tmp_path / "rows").write_bytes(content)
             if path == "bytes":
-                column.source = Source(None, data=bytes(content))
+                column.source = open_source(bytes(content))
             if flipped:
                 with pytest.raises(pv.Corrupt, match="checksum") as caught:
                     pipeline.load_codes(column, HostMemory(), WIDTH)

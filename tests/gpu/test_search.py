@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="triton is not installed: no GPU tests")
 from polyvec.codecs import AffineUint8, Float16, SymmetricInt8  # noqa: E402
 from polyvec.core.blocks import Extent  # noqa: E402
 from polyvec.core.columns import FileColumn  # noqa: E402
-from polyvec.core.files import Source  # noqa: E402
+from polyvec.core.sources import open_source  # noqa: E402
 from polyvec.gpu import search  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "host"
@@ -36,7 +36,7 @@ def column_of(rows, codecs):
         extents.append(Extent(at, len(part), len(content), len(codes), codec))
         content += codes
         at += len(part)
-    return FileColumn("vectors", Source(None, data=content), extents, row_shape=rows.shape[1:], encoding="int8")
+    return FileColumn("vectors", open_source(content), extents, row_shape=rows.shape[1:], encoding="int8")
 
 
 def brute_force(column, queries, k, metric):

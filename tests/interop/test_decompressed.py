@@ -50,7 +50,7 @@ def within_a_rounding(one: np.ndarray, two: np.ndarray) -> bool:
 
 
 def payloads(path: Path) -> list[bytes]:
-    with pv.Source(path) as source:
+    with pv.open_source(path) as source:
         return [source.read_at(chunk.payload, chunk.size) for chunk in read_header(source).chunks]
 
 

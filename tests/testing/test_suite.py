@@ -17,9 +17,9 @@ from polyvec.core.blocks import Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, FileColumn
 from polyvec.core.errors import Corrupt, Truncated
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Match, WriteOptions
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source, open_source
 from polyvec.testing import FormatSuite, Sample, vectors
 
 COUNTER = itertools.count()
@@ -103,7 +103,7 @@ class Moody(Plain):
         sink.write(struct.pack("<I", next(COUNTER)))
 
     def read_counts(self, source: Source) -> tuple[int, int]:
-        return super().read_counts(Source(None, data=source.read_at(0, source.size - 4)))
+        return super().read_counts(open_source(source.read_at(0, source.size - 4)))
 
 
 class Rounding(Plain):

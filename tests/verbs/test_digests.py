@@ -14,7 +14,7 @@ import pytest
 import polyvec as pv
 from polyvec.cli import run
 from polyvec.core.digests import read_digests, write_digests
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.fbin import write_fbin
 from polyvec.testing import vectors
 
@@ -146,13 +146,13 @@ def test_names_survive_their_escapes(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(b"x")
         write_digests(path, {name: "0" * 64, name + ".ids.txt": "f" * 64})
-        with Source(path) as source:
+        with open_source(path) as source:
             assert read_digests(source) == {name: "0" * 64, name + ".ids.txt": "f" * 64}
 
 
 def test_standard_input_and_bad_files_get_no_digest(tmp_path: Path) -> None:
     with pytest.raises(pv.InputError, match="no place for a digest"):
-        pv.verify(Source(None, data=made(tmp_path).read_bytes(), name="a.fbin"), write_digest=True)
+        pv.verify(open_source(made(tmp_path).read_bytes(), name="a.fbin"), write_digest=True)
     (tmp_path / "b.fbin").write_bytes(b"\1\0\0\0\1\0\0\0")
     assert not pv.verify(tmp_path / "b.fbin", write_digest=True).ok
     assert not (tmp_path / "b.fbin.sha256").exists()

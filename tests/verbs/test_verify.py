@@ -68,10 +68,10 @@ def test_a_description_reads_little_of_a_large_file(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(struct.pack("<II", 1_000_000, 64))
         file.truncate(8 + 1_000_000 * 64 * 4)
-    with pv.Source(path) as source:
+    with pv.open_source(path) as source:
         pv.describe(source, sample=False)
         assert source.bytes_read < 20_000
-    with pv.Source(path) as source:
+    with pv.open_source(path) as source:
         assert pv.describe(source).rows == 1_000_000
         assert source.bytes_read < 2_000_000
 

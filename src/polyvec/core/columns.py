@@ -14,8 +14,8 @@ import numpy as np
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.extents import Scratch, crc_error, crc_of, decoded_slices, read_extent
-from polyvec.core.files import Source
 from polyvec.core.selection import bounds, row_numbers, select
+from polyvec.core.sources import Source
 
 NEAR_BYTES = 16 << 10  # reading on over so few costs less than asking anew
 MAX_ROW_BYTES = 1 << 62  # NumPy shapes no array beyond, not even one of no rows
@@ -346,7 +346,7 @@ class FileColumn(Column):
             return None
         extent = self._extents[0]
         data = self.source.view(extent.offset, extent.size, private=private)
-        return data.view(extent.codec.dtype).reshape(self.shape)
+        return None if data is None else data.view(extent.codec.dtype).reshape(self.shape)
 
 
 def clusters(rows: int, count: int, starts: Sequence[int]) -> Array:

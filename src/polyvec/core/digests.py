@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from polyvec.core.errors import Corrupt
-from polyvec.core.files import Source
 from polyvec.core.hashing import DIGEST
 from polyvec.core.sidecars import COMPANIONS
+from polyvec.core.sources import Source
 from polyvec.core.targets import open_sink
 
 COVERED = (*(ending for ending in COMPANIONS if ending != DIGEST), ".shape.json")  # sidecars that a digest speaks of

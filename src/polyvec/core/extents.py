@@ -9,7 +9,7 @@ import numpy as np
 
 from polyvec.core.blocks import Array, Block, Extent, Raw
 from polyvec.core.errors import Corrupt, FormatError
-from polyvec.core.files import Source
+from polyvec.core.sources import Source
 from polyvec.kernels.checksum import crc32
 
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError
-from polyvec.core.files import Source
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 
 Progress = Callable[[int, int], None]
 

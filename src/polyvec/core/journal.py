@@ -238,8 +238,13 @@ def exists(path: str | os.PathLike[str]) -> bool:
 
 def is_file(path: str | os.PathLike[str]) -> bool:
     """Whether a path names a plain file."""
-    found = locate(path if isinstance(path, Path) else Path(path))
-    return found is not None and found.is_file()
+    path = path if isinstance(path, Path) else Path(path)
+    while (found := locate(path)) is not None:
+        if found.is_file():
+            return True
+        if found is path:
+            break  # else a temporary file that was renamed at this very moment: look again
+    return False
 
 
 def open_named(path: Path) -> tuple[BinaryIO, Path]:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from polyvec.core import commits
 from polyvec.core.errors import InputError, speak_of
-from polyvec.core.files import Source
 from polyvec.core.hashing import DIGEST
 from polyvec.core.journal import exists
+from polyvec.core.sources import Source
 from polyvec.core.spools import SpooledSink
 from polyvec.core.written import WrittenSource
 

@@ -17,7 +17,7 @@ import numpy as np
 from polyvec.core.blocks import Array, Block, Extent
 from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.extents import Scratch, crc_error, read_extent
-from polyvec.core.files import Source
+from polyvec.core.sources import Source
 from polyvec.kernels.checksum import crc32, crc32_combine
 from polyvec.kernels.threads import spread
 

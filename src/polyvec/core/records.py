@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, InputError
-from polyvec.core.files import Source
 from polyvec.core.plain import json_default, stored
 from polyvec.core.selection import Rows, bounds, one_row, row_numbers
+from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json, parse_lines, parse_plain
 
 Record = Mapping[str, Any]

@@ -20,12 +20,12 @@ from polyvec.core.blocks import Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, FormatError, InputError
-from polyvec.core.files import Source
 from polyvec.core.hashing import DIGEST
 from polyvec.core.journal import is_file
 from polyvec.core.plain import json_default
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.ties import TIE, check_all_there, check_file, check_sidecar, fingerprint, read_tie, write_tie
 from polyvec.core.vocab import Strings, Vocab
@@ -182,7 +182,7 @@ def read_strings(source: Source, rows: int, field: str, *, marked: bool = False)
 
     With ``marked`` a byte order mark at the start is none of the first string: editors write it, sinks do not.
     """
-    data = source.view(0, source.size)
+    data = source.mapped(0, source.size)
     if marked and source.read_at(0, 3) == codecs.BOM_UTF8:
         data = data[3:]
     stops = np.flatnonzero(data == 0x0A).astype(np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import Truncated
-from polyvec.core.files import Source
+from polyvec.core.sources import Source
 from polyvec.kernels.checksum import crc32
 from polyvec.kernels.filecasts import CODE_BYTES, Cast, encoded
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
-from polyvec.core.files import Source
 from polyvec.core.hashing import Follower
 from polyvec.core.sinks import COPY_STEP, FULL, Sink
+from polyvec.core.sources import Source
 from polyvec.core.written import WrittenSource
 from polyvec.kernels.filecasts import CODE_BYTES, Cast, allocate, write_cast
 from polyvec.kernels.fileio import write_all

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from polyvec.core.files import Source
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 
 
 class SourceStream(io.RawIOBase):

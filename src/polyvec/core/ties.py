@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from polyvec.core.errors import Corrupt
-from polyvec.core.files import Source
 from polyvec.core.hashing import HASH_STEP
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json
 
 TIE = ".sidecars.json"

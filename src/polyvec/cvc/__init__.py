@@ -21,7 +21,7 @@ from polyvec import kernels
 from polyvec.core import devices
 from polyvec.core.blocks import Array
 from polyvec.core.errors import Corrupt, FormatError, InputError
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.cvc.edits import add_column, delete_column, rename_column, update_column, upgrade
 from polyvec.cvc.loading import (
     CorruptedChunkError,
@@ -67,7 +67,7 @@ Path = str | os.PathLike[str]
 
 def get_cvc_info(path: Path) -> dict[str, Any]:
     """What a file says of itself, without its vectors."""
-    with Source(path) as source:
+    with open_source(path) as source:
         header = read_header(source)
         return _info(header, source.size)
 
@@ -106,7 +106,7 @@ def list_columns(path: Path) -> list[Json]:
 
 def detect_version(path: Path) -> tuple[int, int]:
     """The version: (0, 1) for the document layout, else what the file's bytes say."""
-    with Source(path) as source:
+    with open_source(path) as source:
         try:
             return find_layout(source)[1]
         except FormatError as error:
@@ -115,7 +115,7 @@ def detect_version(path: Path) -> tuple[int, int]:
 
 def validate_cvc(path: Path) -> dict[str, Any]:
     """Check a file's structure: ``valid``, ``errors``, ``warnings``, and what it holds. A missing file raises."""
-    with Source(path) as source:
+    with open_source(path) as source:
         report: dict[str, Any] = {
             "valid": False,
             "version": "unknown",
@@ -146,7 +146,7 @@ def validate_cvc(path: Path) -> dict[str, Any]:
 def validate_cvc_integrity(path: Path, verbose: bool = False) -> dict[str, Any]:
     """Check every checksum: ``valid``, ``corrupted_chunks``, ``corrupted_ranges``; ``verbose`` adds each chunk's."""
     empty: dict[str, Any] = {"valid": False, "total_chunks": 0, "corrupted_chunks": [], "corrupted_ranges": []}
-    with Source(path) as source:
+    with open_source(path) as source:
         try:
             header = read_header(source)
         except FormatError as error:
@@ -246,7 +246,7 @@ class MMapCVCLoader:
 
     def open(self) -> MMapCVCLoader:
         """Open the file; entering the context does too."""
-        source = Source(self.path)
+        source = open_source(self.path)
         try:
             self._file = File(source, "cpu", "torch", "auto", "raise", 0.0, None)
         except BaseException:
@@ -280,7 +280,7 @@ class MMapCVCLoader:
     def get_chunk_view(self, chunk_idx: int) -> memoryview:
         """The payload of a chunk, as it lies in the file: no copy."""
         chunk = self._open.chunks([chunk_idx])[0]
-        return self._open.source.view(chunk.payload, chunk.size).data
+        return self._open.source.mapped(chunk.payload, chunk.size).data
 
     def get_column_view(self, chunk_idx: int, column: str | None = None) -> Array:
         """A raw column of a chunk as a read-only array over the file: no copy. `InputError` where it is compressed."""
@@ -292,7 +292,7 @@ class MMapCVCLoader:
             stored = compression_of(piece.codec, True)
             raise InputError(f"column {name!r} is stored as {stored}; load_chunk decodes it")
         dtype = piece.codec.parts(())["codes"][0]
-        view = self._open.source.view(piece.offset, piece.size).view(dtype)
+        view = self._open.source.mapped(piece.offset, piece.size).view(dtype)
         return view.reshape(chunk.rows, *self._open.header.spec(name).row_shape)
 
     def load_chunk(

@@ -16,9 +16,9 @@ import numpy as np
 from polyvec.core.blocks import Array, Extent
 from polyvec.core.columns import ArrayColumn
 from polyvec.core.errors import InputError
-from polyvec.core.files import Source
 from polyvec.core.sidecars import drop_sidecars, keep_sidecars
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source, open_source
 from polyvec.core.targets import open_sink
 from polyvec.formats.cvc import FORMAT, check_chunk
 from polyvec.formats.cvc.encoding import Target, choose, declared, widest, write_piece
@@ -120,7 +120,7 @@ def require(header: Header, name: str) -> None:
 
 def edit(path: Path, output_path: Path | None, change: Callable[[Declared, Header], Declared]) -> None:
     """Rewrite a columnar file with changed columns."""
-    with Source(path) as source:
+    with open_source(path) as source:
         header = read_header(source)
         if not header.columnar:
             raise InputError(
@@ -139,7 +139,7 @@ def edit(path: Path, output_path: Path | None, change: Callable[[Declared, Heade
 
 def upgrade(path: Path, output_path: Path) -> Header:
     """Rewrite a file in the versioned layout, payloads copied, checksums added; returns the header read."""
-    with Source(path) as source:
+    with open_source(path) as source:
         header = read_header(source)
         with open_sink(output_path, inputs=[path], overwrite=False) as sink:
             drop_sidecars(sink)

@@ -19,8 +19,8 @@ from polyvec.codecs import Float16
 from polyvec.core import devices
 from polyvec.core.blocks import Array, Extent
 from polyvec.core.errors import Corrupt, DeviceError, FormatError, FormatWarning, InputError, MissingExtra
-from polyvec.core.files import Source
 from polyvec.core.reading import Failure, fill_failures, load_extents
+from polyvec.core.sources import Source, open_source
 from polyvec.formats import refuse_foreign
 from polyvec.formats.cvc import CvcColumn, check_chunk
 from polyvec.formats.cvc.header import Chunk, ColumnSpec, Header, read_header
@@ -407,7 +407,7 @@ def opened(
     corrupted: list[tuple[int, int]] | None = None,
 ) -> Iterator[File]:
     numpy_only = backend in ("python", "numpy")
-    with Source(path) as source, kernels.use_path("numpy") if numpy_only else nullcontext():
+    with open_source(path) as source, kernels.use_path("numpy") if numpy_only else nullcontext():
         refuse_foreign(source)
         yield File(source, device, framework, backend, on_corruption, fill_value, corrupted)
 

@@ -12,7 +12,7 @@ import numpy as np
 from polyvec import formats
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError, FormatWarning, SizeMismatchWarning
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.fbin.arguments import MB, Array, StrPath, at_least_one, not_negative
 from polyvec.formats.bins import read_header, swapped_header
 from polyvec.formats.headers import refuse_swapped
@@ -32,7 +32,7 @@ class FBINReader:
     def __init__(self, file_path: StrPath, mmap_mode: bool = True, *, strict: bool = False) -> None:
         self.file_path = Path(file_path)
         self.mmap_mode = mmap_mode
-        with Source(file_path) as source:
+        with open_source(file_path) as source:
             try:
                 formats.refuse_foreign(source)
                 header, self.vector_count, self.dimension = read_header(source, self._dtype)

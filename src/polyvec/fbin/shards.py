@@ -13,7 +13,7 @@ import numpy as np
 
 from polyvec import formats
 from polyvec.core.errors import Cancelled, FormatError, InputError
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.fbin.arguments import MB, Progress, StrPath, at_least_one
 from polyvec.formats.bins import HEADER, read_header
 from polyvec.verbs.merge import merge
@@ -82,7 +82,7 @@ class ShardMerger:
         """Look at one shard; never raises for what is wrong with it."""
         info = ShardInfo(os.fspath(path))
         try:
-            with Source(path) as source:
+            with open_source(path) as source:
                 info.file_size_bytes, info.file_size_mb = source.size, source.size / MB
                 if source.suffix in formats.find_format("bins")[0].suffixes and source.suffix != ".fbin":
                     info.validation_result = ShardValidationResult.INCOMPATIBLE_DTYPE

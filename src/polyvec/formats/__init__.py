@@ -26,10 +26,10 @@ from polyvec.core.errors import (
     UnknownFormat,
     speak_of,
 )
-from polyvec.core.files import Source, open_source
 from polyvec.core.format import Confidence, Format, Match
 from polyvec.core.shards import arrange, expand, is_pattern, permit_files
 from polyvec.core.sidecars import attach_sidecars, sidecar_paths
+from polyvec.core.sources import Source, open_source
 from polyvec.formats.foreign import HEAD_BYTES as FOREIGN_BYTES
 from polyvec.formats.foreign import Foreign, identify
 
@@ -233,14 +233,14 @@ def _open(
             collection = detection.format.open(source, variant=detection.match.variant, lenient=lenient, **own)
             for note in collection.notes:
                 warnings.warn(f"{source.label}: {note}", FormatWarning, stacklevel=4)
-            if sidecars and source.path is not None:
+            if sidecars and source.place is not None:
                 attach_sidecars(collection, source)
         except FormatError as error:
             raise hinted(error.located(source.label), detection, source) from None
         _refuse_replaced(source)
     except BaseException as error:
-        if source.actual != source.path:
-            speak_of(error, str(source.actual), source.label)
+        if (local := source.local()) is not None and str(local) != source.label:
+            speak_of(error, str(local), source.label)
         try:
             if isinstance(error, FormatError | FileNotFoundError):
                 _refuse_replaced(source)  # what is wrong may be that parts of two files were read

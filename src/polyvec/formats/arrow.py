@@ -18,10 +18,10 @@ from typing import Any
 from polyvec.core.collection import Collection
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.exchange import arrow, plan_table, record_batches, schema_of
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.streams import SinkStream, SourceStream
 from polyvec.formats.tabular import Table, name_target, open_table, wrapped
 
@@ -101,14 +101,13 @@ class IpcTable(Table):
     def __init__(self, source: Source) -> None:
         pa = arrow("Arrow files")
         self.label, self.size, self.lock = source.label, source.size, threading.Lock()
-        if source.actual is not None and source.actual.is_file():
-            self._raw = pa.OSFile(str(source.actual))
+        local = source.local()
+        if local is not None:
+            self._raw = pa.OSFile(str(local))
         else:
             self._raw = pa.PythonFile(SourceStream(source), "r")
         # Rows are counted through a mapping, which touches no more than the messages' heads; read they are by read().
-        counted = (
-            pa.memory_map(str(source.actual)) if source.actual is not None and source.actual.is_file() else self._raw
-        )
+        counted = pa.memory_map(str(local)) if local is not None else self._raw
         self.groups = self.count(counted)
         if counted is not self._raw:
             counted.close()

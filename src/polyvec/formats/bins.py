@@ -26,10 +26,10 @@ from polyvec.core.blocks import Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.formats.headers import (
     refuse_other_width,
     refuse_swapped,

@@ -30,10 +30,10 @@ from polyvec.core.blocks import Array, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, LossyConversion, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Cursor, Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.subwords import MAX_N, FastTextIndexer, ngram_rows
 from polyvec.core.vocab import Vocab
 from polyvec.formats.spelling import check_words_too
@@ -209,7 +209,7 @@ class _Means:
 
     def __init__(self, source: Source, model: Model, words: Table, indexer: FastTextIndexer) -> None:
         size = model.rows * model.dim * 4
-        self._matrix = source.view(model.data, size).view(F32).reshape(model.rows, model.dim)
+        self._matrix = source.mapped(model.data, size).view(F32).reshape(model.rows, model.dim)
         self._words = words
         self._indexer = indexer
         self._norms = np.full(len(words), -1, np.float32)
@@ -291,7 +291,7 @@ def _read_dictionary(source: Source, cursor: Cursor, args: dict[str, Any], count
             expected=f"minn <= maxn <= {MAX_N}",
             found=f"{args['minn']}, {args['maxn']}",
         )
-    data = source.view(0, source.size)
+    data = source.mapped(0, source.size)
     start = cursor.offset
     walk = tables.scan(
         data, start=start, stop=source.size, count=counts["size"], delimiter=0, gap=ENTRY, newlines=False

@@ -20,10 +20,10 @@ from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, LossyConversion, Truncated
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.subwords import MAX_N, FloretIndexer
 from polyvec.core.vocab import Vocab
 from polyvec.formats.words import F32, float_rows
@@ -58,7 +58,7 @@ class Floret(Format):
                 expected=f"at least {buckets * (2 * dim + 1)} bytes",
                 found=f"{source.size - start} bytes",
             )
-        data = source.view(0, source.size)
+        data = source.mapped(0, source.size)
         lines = tables.scan_text(data, start=start, stop=source.size, count=buckets, dim=dim)
         found = len(lines.strings)
         if lines.fields >= 0:

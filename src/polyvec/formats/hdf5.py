@@ -30,11 +30,11 @@ from polyvec.core.blocks import Array, Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, FormatError, InputError, MissingExtra, PolyvecError, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.plain import json_default
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.streams import SinkStream, SourceStream
 from polyvec.core.strict_json import parse_json
 
@@ -206,9 +206,9 @@ def _wrapped(source: Source) -> Iterator[None]:
 def _open(source: Source) -> Any:
     h5py = _library()
     with _wrapped(source):
-        if source.actual is not None and source.actual.is_file():
-            return h5py.File(source.actual, "r", locking=False)
-        if source.fd is not None:  # standard input, spooled to a file without a name
+        if (local := source.local()) is not None:
+            return h5py.File(local, "r", locking=False)
+        if source.fd is not None or source.view(0, source.size) is None:  # no bytes in memory, and no name either
             return h5py.File(io.BufferedReader(SourceStream(source), 1 << 20), "r")
         access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
         access.set_fapl_core(backing_store=False)

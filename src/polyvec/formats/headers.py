@@ -15,7 +15,7 @@ import numpy as np
 from polyvec.core.blocks import Array
 from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, FormatError, Truncated
-from polyvec.core.files import Source
+from polyvec.core.sources import Source
 
 FEW_ROWS = 8  # of so few rows a cut file is often exactly as long as rows of another width would be
 PROBE_BYTES = 1 << 16  # of values, to see which byte order makes sense of them

@@ -27,11 +27,11 @@ from polyvec.core.blocks import Block, Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import AmbiguousFormat, Corrupt, FormatError, InputError, Truncated
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.records import Record, Records
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json
 from polyvec.formats.headers import refuse_other_width, rows_there
 

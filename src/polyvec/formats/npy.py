@@ -27,10 +27,10 @@ from polyvec.core.blocks import Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Record, Span, take
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.formats.headers import refuse_other_width, rows_there, swapped_column
 
 MAGIC = b"\x93NUMPY"
@@ -242,7 +242,7 @@ def _shape(value: Any, offset: int) -> tuple[int, ...]:
 def _fortran(source: Source, header: _Header) -> Column:
     """Rows of a Fortran-order array: gathered from a mapping, since a row is spread over the whole file."""
     size = prod(header.shape) * header.dtype.itemsize
-    array = source.view(header.data, size).view(header.dtype).reshape(header.shape, order="F")
+    array = source.mapped(header.data, size).view(header.dtype).reshape(header.shape, order="F")
     dtype = header.dtype.newbyteorder("<")
     return ReaderColumn("vectors", header.shape, dtype, lambda a, b: np.ascontiguousarray(array[a:b], dtype))
 

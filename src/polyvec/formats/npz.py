@@ -27,10 +27,10 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, bo
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, clusters
 from polyvec.core.errors import Corrupt, FormatError, InputError, PolyvecError, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source, open_source
 from polyvec.core.streams import SinkStream, SourceStream
 from polyvec.formats import npy
 from polyvec.formats.headers import swapped_column
@@ -226,7 +226,7 @@ def _column(source: Source, archive: zipfile.ZipFile, member: zipfile.ZipInfo, n
         )
     with _wrapped(source):
         head = source.read_at(start, min(HEAD_BYTES, member.file_size)) if stored else _first(archive, member)
-        header = npy.read_header(Source(None, data=head, name=source.label))
+        header = npy.read_header(open_source(head, name=source.label))
     size = prod(header.shape) * header.dtype.itemsize
     if header.data + size != member.file_size:
         raise Corrupt(

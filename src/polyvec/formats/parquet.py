@@ -22,10 +22,10 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, LossyConversion
 from polyvec.core.exchange import TablePlan, arrow, plan_table, record_batches, schema_of
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.streams import SinkStream, SourceStream
 from polyvec.formats.tabular import Table, name_target, open_table, wrapped
 
@@ -146,8 +146,8 @@ class ParquetTable(Table):
 
         self.label, self.size, self.lock = source.label, source.size, threading.Lock()
         with wrapped(source.label):
-            if source.actual is not None and source.actual.is_file():
-                self._raw = pa.OSFile(str(source.actual))
+            if (local := source.local()) is not None:
+                self._raw = pa.OSFile(str(local))
             else:
                 self._raw = pa.PythonFile(SourceStream(source), "r")
             self.file = pq.ParquetFile(

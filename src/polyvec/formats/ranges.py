@@ -22,10 +22,10 @@ from polyvec.core.blocks import Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.formats.headers import refuse_swapped, swapped_column, swapped_note, values_swapped
 
 HEADER = Record("header", nq="i4", total="i4")

@@ -28,11 +28,11 @@ from polyvec.core.blocks import Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span, take
 from polyvec.core.plain import json_default
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json
 
 MAX_HEADER = 100_000_000  # the limit of safetensors itself

@@ -25,10 +25,10 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Extent, rows_per_
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 
 HEADER = Record("header", nrow="i8", ncol="i8", nnz="i8")
 MAX_COLUMNS = 2**31 - 1  # an index is an i32

@@ -21,10 +21,10 @@ from polyvec.core.blocks import Array, Block, Extent, rows_per_block
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.formats.headers import refuse_swapped, swapped_note, values_swapped
 
 HEADER = Record("row", d="i4")

@@ -21,10 +21,10 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Raw, rows_per_blo
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ReaderColumn
 from polyvec.core.errors import Corrupt, LossyConversion, Truncated
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats.spelling import check_words_too
 from polyvec.formats.words import F32, blocks_of, prepare_plain, words_of
@@ -79,7 +79,7 @@ class Word2Vec(Format):
                 expected=f"at least {rows * (4 * dim + 1)} bytes",
                 found=f"{source.size - start} bytes",
             )
-        data = source.view(0, source.size)
+        data = source.mapped(0, source.size)
         walk = tables.scan(data, start=start, stop=source.size, count=rows, delimiter=SPACE, gap=4 * dim, newlines=True)
         table, notes = walk.strings, []
         if len(table) < rows:

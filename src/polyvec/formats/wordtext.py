@@ -21,10 +21,10 @@ from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ReaderColumn
 from polyvec.core.errors import Corrupt, LossyConversion, Truncated
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats.spelling import check_words_too, rows_with, shown
 from polyvec.formats.word2vec import check_words, read_counts
@@ -98,7 +98,7 @@ class WordText(Format):
                 expected="a word and numbers",
                 found=repr(head[:40]),
             )
-        data = source.view(0, source.size)
+        data = source.mapped(0, source.size)
         limit = 2**62 if rows is None else rows
         lines = tables.scan_text(data, start=start, stop=source.size, count=limit, dim=dim)
         if lines.fields >= 0:

@@ -24,7 +24,7 @@ from polyvec.codecs.product import Product
 from polyvec.core.blocks import Extent
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
-from polyvec.core.files import Source
+from polyvec.core.sources import Source
 from polyvec.gpu import plan
 from polyvec.gpu.backends import Decode, choose
 from polyvec.gpu.memory import CupyMemory, HostMemory, Memory, Slot, TorchMemory, import_cupy

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from polyvec.core.errors import FormatError
-from polyvec.core.files import Source
+from polyvec.core.sources import open_source
 from polyvec.formats.weights import read_model
 from polyvec.formats.weights.legacy import Legacy, legacy_columns, legacy_metadata
 from polyvec.model.architecture import Architecture
@@ -56,7 +56,7 @@ class Described:
 
 def describe_model(path: str | Path) -> Described:
     """What a `.weights` file is; `FormatError` where it is none."""
-    with Source(path) as source:
+    with open_source(path) as source:
         try:
             contents = read_model(source)
         except FormatError as error:

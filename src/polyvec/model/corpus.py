@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from polyvec.core.errors import InputError, MissingExtra, PolyvecError
-from polyvec.core.files import stamp
+from polyvec.core.places import stamp
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import RECODE, other_separator
 

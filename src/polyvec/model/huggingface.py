@@ -14,8 +14,8 @@ from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.folders import FolderSink, recover
+from polyvec.core.sources import open_source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.targets import open_sink, refuse_inputs
 from polyvec.core.vocab import Vocab
@@ -85,7 +85,7 @@ def import_model(
     if dtype is not None and dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; there are {', '.join(DTYPES)}")
     checkpoint = find_checkpoint(where)
-    with Source(checkpoint.weights) as source:
+    with open_source(checkpoint.weights) as source:
         columns, notes, scalars = read_safetensors(source)
         columns = _chosen(columns, scalars, source.label)
         tokens = read_tokens(checkpoint.folder)

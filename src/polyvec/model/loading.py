@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, FormatError, InputError
-from polyvec.core.files import Source
+from polyvec.core.sources import Source, open_source
 from polyvec.formats import refuse_foreign
 from polyvec.formats.weights import read_model, read_tensor
 from polyvec.formats.weights.legacy import Legacy, legacy_columns, legacy_metadata
@@ -59,7 +59,7 @@ def load_model(
 
     ``vocabulary`` (a vocab.txt or a list of tokens) is needed where the file embeds none. Raises `FormatError`.
     """
-    source = Source(path)
+    source = open_source(path)
     try:
         refuse_foreign(source)
         return _load(source, vocabulary, verify)

@@ -19,9 +19,9 @@ import numpy as np
 from polyvec.core.blocks import Extent, Raw
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.layout import take
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json
 
 MAX_HEADER = 100_000_000  # the bound that the format's own reader sets

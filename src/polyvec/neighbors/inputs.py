@@ -147,7 +147,7 @@ def stamp_of(base: Base, column: Column, *, settled: bool = False) -> Stamp | No
     if isinstance(base, (str, os.PathLike)):
         path = Path(base)
     elif isinstance(column, FileColumn):
-        path = column.source.path
+        path = column.source.local()
     if path is None or not path.is_file():
         return None
     found = path.stat()

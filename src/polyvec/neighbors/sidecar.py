@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
-from polyvec.core.files import Source
+from polyvec.core.sources import Source, open_source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.targets import open_sink
 from polyvec.kernels.checksum import crc32
@@ -114,7 +114,7 @@ def write_sidecar(path: str | os.PathLike[str], header: Mapping[str, Any], array
 
 def read_sidecar(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array], Stretches]:
     """Header, arrays mapped into memory, and the codes' checksums, still to be looked at; no file stays open."""
-    with Source(path) as source:
+    with open_source(path) as source:
         return _read(source)
 
 
@@ -167,7 +167,7 @@ def _read(source: Source) -> tuple[dict[str, Any], dict[str, Array], Stretches]:
             raise wrong(f"array {name} is cut off at {source.size} bytes", Truncated)
         if not isinstance(crcs, list) or len(crcs) != -(-size // STRETCH):
             raise wrong(f"array {name} lacks checksums")
-        stretches = Stretches(name, source.view(at, padded), crcs, source.label, at)
+        stretches = Stretches(name, source.mapped(at, padded), crcs, source.label, at)
         arrays[name] = stretches.data[:size].view(expected).reshape(shape)
         if name == "codes":
             codes = stretches

@@ -24,9 +24,9 @@ from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
-from polyvec.core.files import stamp
 from polyvec.core.format import Progress
 from polyvec.core.locks import job_lock
+from polyvec.core.places import stamp
 from polyvec.core.space import demand_space
 from polyvec.core.targets import Together, open_sink, refuse_inputs
 from polyvec.formats import near

@@ -19,7 +19,8 @@ import pytest
 
 pytest.register_assert_rewrite("polyvec.testing.suite", "polyvec.testing.contents", "polyvec.testing.atomicity")
 
-from polyvec.testing.samples import MemorySource, Sample, vectors  # noqa: E402
+from polyvec.core.sources import MemorySource  # noqa: E402
+from polyvec.testing.samples import Sample, vectors  # noqa: E402
 from polyvec.testing.suite import FormatSuite  # noqa: E402
 
 __all__ = ["FormatSuite", "MemorySource", "Sample", "vectors"]

@@ -10,8 +10,8 @@ from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError
-from polyvec.core.files import Source
 from polyvec.core.format import Format
+from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings
 from polyvec.testing.samples import Sample
 

@@ -1,4 +1,4 @@
-"""Samples: what a format's suite writes and reads, and files that live in memory."""
+"""Samples: what a format's suite writes and reads, and rows to fill them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
-from polyvec.core.files import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +32,6 @@ class Sample:
     def allowed_error(self, column: str) -> float:
         """The largest absolute error of a column."""
         return self.tolerance if isinstance(self.tolerance, (int, float)) else self.tolerance.get(column, 0.0)
-
-
-class MemorySource(Source):
-    """A file in memory, with the other files of its export beside it."""
-
-    def __init__(self, data: bytes, name: str, beside: Mapping[str, bytes] | None = None) -> None:
-        super().__init__(None, data=data, name=name)
-        self._beside = beside or {}
-
-    def sibling(self, name: str) -> Source | None:
-        data = self._beside.get(name)
-        return None if data is None else MemorySource(data, name, self._beside)
 
 
 def vectors(rows: int, dim: int, dtype: Any = np.float32, *, seed: int = 0) -> Array:

@@ -19,10 +19,11 @@ from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.errors import AmbiguousFormat, Cancelled, FormatError, InputError, UnknownFormat
 from polyvec.core.format import Confidence, Format
+from polyvec.core.sources import MemorySource
 from polyvec.testing import atomicity, hostile
 from polyvec.testing.contents import assert_same_contents, bits, consume, examine
 from polyvec.testing.limits import HEADROOM, Clock, TooSlow, bounded, limited
-from polyvec.testing.samples import MemorySource, Sample
+from polyvec.testing.samples import Sample
 from polyvec.verbs.convert import convert
 from polyvec.verbs.describe import describe
 from polyvec.verbs.verify import verify

@@ -13,8 +13,8 @@ from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatWarning
-from polyvec.core.files import Source, open_source
 from polyvec.core.layout import Span
+from polyvec.core.sources import Source, open_source
 from polyvec.core.vocab import Strings
 from polyvec.kernels.lengths import row_lengths
 

@@ -25,9 +25,9 @@ from polyvec.core.blocks import Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import FormatError, InputError
-from polyvec.core.files import Source
 from polyvec.core.locks import job_lock
 from polyvec.core.records import LineRecords
+from polyvec.core.sources import open_source
 from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import ColumnKind
@@ -311,12 +311,12 @@ class _Work:
 
     def collection(self, records: bool) -> Collection:
         """What was embedded, read from the working files."""
-        source = Source(self._vectors)
+        source = open_source(self._vectors)
         extent = Extent(0, self.texts, 0, self.texts * self.width * 4, Raw(np.dtype("<f4")))
         column = FileColumn("vectors", source, [extent], row_shape=(self.width,), encoding="raw")
         result = Collection({"vectors": column}, close=source.close)
         if records:
-            lines = Source(self._shown)
+            lines = open_source(self._shown)
             result.records = LineRecords(lines, self.texts)
             result.on_close(lines.close)
         return result

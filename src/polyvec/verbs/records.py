@@ -14,9 +14,9 @@ from polyvec import formats
 from polyvec.core.collection import Collection, Ids, as_ids
 from polyvec.core.columns import Column
 from polyvec.core.errors import Corrupt, InputError
-from polyvec.core.files import Source
 from polyvec.core.records import ColumnRecords, LineRecords, ListRecords, Records
 from polyvec.core.sidecars import read_strings
+from polyvec.core.sources import Source, open_source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import RECODE, other_separator, read_column
 from polyvec.formats.tabular import TableRecords
@@ -33,11 +33,11 @@ def read_records(path: str | os.PathLike[str]) -> Records:
     if is_pipe(path) and suffix not in KINDS:
         return _read_pipe(path)
     if suffix in (".jsonl", ".ndjson"):
-        return LineRecords(Source(path))
+        return LineRecords(open_source(path))
     if suffix == ".json":
-        return _read_json(Source(path))
+        return _read_json(open_source(path))
     if suffix in (".csv", ".tsv"):
-        return _read_csv(Source(path), "\t" if suffix == ".tsv" else ",")
+        return _read_csv(open_source(path), "\t" if suffix == ".tsv" else ",")
     if suffix == ".parquet":
         return _read_parquet(path)
     raise InputError(f"{os.fspath(path)}: records are read from {', '.join(KINDS)}, not {suffix or '(no suffix)'}")
@@ -80,7 +80,7 @@ def read_ids(collection: Collection, ids: Any) -> Ids:
         return _own_ids(collection, os.fspath(ids))
     suffix = Path(file).suffix.lower()
     if field is None and (suffix == ".txt" or (is_pipe(file) and suffix not in (".npy", *KINDS))):
-        source = Source(file)
+        source = open_source(file)
         collection.on_close(source.close)
         return read_strings(source, collection.rows, "ids", marked=True)
     if field is None and suffix == ".npy":
@@ -169,7 +169,7 @@ def _shape(column: Column) -> str:
 
 
 def _read_pipe(path: str | os.PathLike[str]) -> Records:
-    source = Source(path)
+    source = open_source(path)
     head = source.read_at(0, 4096).removeprefix(codecs.BOM_UTF8).lstrip()[:1]
     if head == b"{":
         return LineRecords(source)
@@ -227,6 +227,6 @@ def _read_csv(source: Source, delimiter: str) -> Records:
 def _read_parquet(path: str | os.PathLike[str]) -> Records:
     from polyvec.formats.parquet import ParquetTable
 
-    with Source(path) as source:
+    with open_source(path) as source:
         table = ParquetTable(source)  # which opens the file itself
     return TableRecords(table, {name: name for name in table.schema.names})

@@ -21,12 +21,13 @@ from polyvec import __version__, formats
 from polyvec.core.collection import Collection, concat
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError, InputError, LossyConversion
-from polyvec.core.files import Source, stamp
 from polyvec.core.format import Format, Progress
 from polyvec.core.journal import exists
 from polyvec.core.locks import job_lock
+from polyvec.core.places import stamp
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import sidecar_paths
+from polyvec.core.sources import open_source
 from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
 from polyvec.core.targets import open_sink, refuse_inputs
@@ -327,7 +328,7 @@ class _Parts:
 
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
-    with Source(path) as source:
+    with open_source(path) as source:
         at = 0
         while piece := source.read_at(at, 1 << 20):
             digest.update(piece)

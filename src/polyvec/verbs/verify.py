@@ -20,10 +20,10 @@ from typing import Any
 from polyvec import formats
 from polyvec.core.digests import read_digests, sidecars_of, write_digests
 from polyvec.core.errors import Corrupt, FormatError, FormatWarning, InputError
-from polyvec.core.files import Source, open_source
 from polyvec.core.format import Finding, Progress
 from polyvec.core.hashing import DIGEST, HASH_STEP
 from polyvec.core.sidecars import attach_sidecars
+from polyvec.core.sources import Source, open_source
 from polyvec.core.ties import check_digests
 
 
@@ -71,7 +71,7 @@ def verify(
     many there are. Further options are those of `open`.
     """
     source = open_source(path)
-    if write_digest and source.path is None:
+    if write_digest and source.place is None:
         source.close()
         raise InputError("standard input has no place for a digest beside it; name a file")
     with (
@@ -171,7 +171,7 @@ def _check(source: Source, detection: formats.Detection, own: Mapping[str, Any])
     variant = detection.match.variant
     # The check closes the collection it opens; the file itself stays ours.
     findings = list(detection.format.told(own).check(source, variant=variant))
-    if source.path is not None:
+    if source.place is not None:
         findings += [Finding.of(error) for error in check_digests(source)]
         with detection.format.open(source, variant=variant, **own) as collection:
             try:
@@ -281,9 +281,9 @@ class Hashing:
 
     def _age(self, name: str) -> str:
         """Whether the file was changed after its digest was written, which tells an edit from damage."""
-        path = self.source.path
-        if path is None:
+        if self.source.place is None:
             return "; restore it from its source"
+        path = self.source.place.path
         try:
             changed, made = (path.with_name(n).stat().st_mtime for n in (name, path.name + DIGEST))
         except OSError:
@@ -295,7 +295,7 @@ class Hashing:
 
     def write(self) -> str | None:
         """Write the digests beside the file, where they are not there already; returns the name of what was written."""
-        path = self.source.path
-        if path is None or self._found == self.told:
+        place = self.source.place
+        if place is None or self._found == self.told:
             return None
-        return os.fspath(write_digests(path, {name: self._found[name] for name in self.names}))
+        return os.fspath(write_digests(place.path, {name: self._found[name] for name in self.names}))

@@ -38,9 +38,9 @@ class Storage:
         extents = list(column.extents())
         if mmap and isinstance(column, FileColumn) and len(extents) == 1:
             source, extent = column.source, extents[0]
-            self.codes = source.view(extent.offset, extent.size).reshape(extent.rows, -1)
+            self.codes = source.mapped(extent.offset, extent.size).reshape(extent.rows, -1)
             for part in extent.others:
-                self.norms = source.view(part.offset, 4 * extent.rows).view("<f4")
+                self.norms = source.mapped(part.offset, 4 * extent.rows).view("<f4")
             return
         parts = [block.parts for block in column.blocks()]
         assert self.codec is not None

@@ -18,11 +18,11 @@ from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import AmbiguousFormat, FormatError, LossyConversion
-from polyvec.core.files import Source
 from polyvec.core.format import Format
 from polyvec.core.plain import stored
 from polyvec.core.sidecars import attach_sidecars
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings
 from polyvec.writing.loss import SAMPLE_ROWS, Loss, measure_columns
 

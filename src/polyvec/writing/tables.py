@@ -20,8 +20,8 @@ from polyvec.core.collection import Collection, Ids
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError, InputError
 from polyvec.core.exchange import arrow, list_type, number_type, text_type
-from polyvec.core.files import Source
 from polyvec.core.records import Records
+from polyvec.core.sources import open_source
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats import arrow as ipc
 from polyvec.formats.tabular import ID_NAMES, Table, TableRecords, collect, wrapped
@@ -153,7 +153,7 @@ class _Spooled(ipc.FileTable):
                     writer.write_batch(batch)
                     for name in self._leaves:
                         self._leaves[name] += _leaves(batch.column(name))
-            self._source = Source(path)
+            self._source = open_source(path)
             super().__init__(self._source)
             self.label, self.size, self.lock = LABEL, self._source.size, threading.Lock()
         except BaseException:

@@ -32,12 +32,12 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Span
 from polyvec.core.reading import load_extents
 from polyvec.core.records import RunRecords
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.formats.cvc import encoding
 from polyvec.formats.cvc.encoding import ENCODINGS, NAMES, Sections, Target
 from polyvec.formats.cvc.header import DOCUMENT, MAGIC, VERSIONED, Chunk, Header, Json, read_header

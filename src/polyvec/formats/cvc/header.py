@@ -14,8 +14,8 @@ import numpy as np
 from polyvec.codecs import AffineUint8, BFloat16, BytePlanes, Float16, Raw
 from polyvec.core.blocks import Codec, Extent
 from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.layout import Record, take
+from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json
 
 MAGIC = b"CVCF"

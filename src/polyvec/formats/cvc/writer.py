@@ -16,9 +16,9 @@ from typing import Any
 
 from polyvec.core.blocks import Array
 from polyvec.core.errors import InputError
-from polyvec.core.files import Source
 from polyvec.core.plain import json_default
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.formats.cvc.header import DOCUMENT, MAGIC, MAX_HEADER_BYTES, VERSIONED, Json
 from polyvec.kernels.checksum import crc32, crc32_combine
 

@@ -34,11 +34,11 @@ from polyvec.core.blocks import Codec, Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import InputError
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Span
 from polyvec.core.plain import stored
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.vocab import Vocab
 from polyvec.formats.finalfusion.chunks import read_file
 from polyvec.formats.finalfusion.structure import MAGIC, File, Matrix

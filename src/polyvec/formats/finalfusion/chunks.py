@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.layout import Cursor, Span
+from polyvec.core.sources import Source
 from polyvec.formats.finalfusion.structure import (
     BUCKET,
     CHUNK,

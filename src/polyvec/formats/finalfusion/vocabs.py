@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, FormatError, Truncated
-from polyvec.core.files import Source
 from polyvec.core.layout import Cursor, Span
+from polyvec.core.sources import Source
 from polyvec.core.subwords import MAX_N, BucketIndexer, ExplicitIndexer, FastTextIndexer, FloretIndexer, Subwords
 from polyvec.core.vocab import Strings
 from polyvec.formats.finalfusion.structure import BUCKET, EXPLICIT, FLORET, SIMPLE, File, Words
@@ -104,7 +104,7 @@ def walk_words(
             expected=f"{count} strings",
             found=f"{max(0, stop - start)} bytes",
         )
-    walk = tables.walk(source.view(0, stop), start=start, stop=stop, count=count, gap=gap)
+    walk = tables.walk(source.mapped(0, stop), start=start, stop=stop, count=count, gap=gap)
     table = walk.strings
     if len(table) < count:
         raise Truncated(
@@ -158,7 +158,7 @@ def _read_explicit(file: File, source: Source, start: int, stop: int, lossy: boo
         )
     if last != stop:
         file.notes.append(f"the explicit vocabulary's length is {last - stop} bytes short, as some writers leave it")
-    data = source.view(0, last)
+    data = source.mapped(0, last)
     rows = np.zeros((n_ngrams, 8), np.uint8)
     if n_ngrams:
         rows[:] = data[ngrams.stops[:, None] + np.arange(8)]

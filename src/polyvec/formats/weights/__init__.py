@@ -26,10 +26,10 @@ from polyvec.core.blocks import Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, FormatError, InputError
-from polyvec.core.files import Source
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
+from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats.weights.legacy import (
@@ -209,7 +209,7 @@ def decode_metadata(texts: dict[str, str], label: str) -> dict[str, Any]:
 
 def read_tensor(source: Source, tensor: Tensor) -> np.ndarray[Any, Any]:
     """A tensor without a copy: a read-only view of the mapped file, copied only where it lies unaligned."""
-    view = source.view(tensor.offset, tensor.size).view(tensor.dtype).reshape(tensor.shape)
+    view = source.mapped(tensor.offset, tensor.size).view(tensor.dtype).reshape(tensor.shape)
     return view if view.flags.aligned else view.copy()
 
 
@@ -220,7 +220,7 @@ def _check_padding(source: Source, contents: Contents) -> Iterator[Finding]:
         if (
             contents.header["flags"] & TENSORS_ALIGNED
             and at < tensor.offset
-            and source.view(at, tensor.offset - at).any()
+            and source.mapped(at, tensor.offset - at).any()
         ):
             yield Finding("warning", f"padding before tensor {tensor.name!r} is not zero", offset=at, field="padding")
         at = max(at, tensor.offset + tensor.size)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from polyvec.core.errors import Corrupt
-from polyvec.core.files import Source
 from polyvec.core.layout import Cursor, take
+from polyvec.core.sources import Source
 from polyvec.formats.weights.records import (
     ALIGNMENT,
     DESCRIPTOR,

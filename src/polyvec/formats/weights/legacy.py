@@ -24,8 +24,8 @@ import numpy as np
 from polyvec.core.blocks import Array, Extent, Raw
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import AmbiguousFormat, Corrupt, FormatError, InputError
-from polyvec.core.files import Source
 from polyvec.core.layout import Cursor, Span
+from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings
 from polyvec.formats.weights.records import MAGIC
 from polyvec.formats.weights.vocabulary import read_tokens
@@ -190,7 +190,7 @@ def _turned(source: Source, tensor: LegacyTensor) -> Column:
     rows, columns = tensor.shape
 
     def read(start: int, stop: int) -> Array:
-        stored = source.view(tensor.offset, tensor.size).view(_FLOAT).reshape(rows, columns)
+        stored = source.mapped(tensor.offset, tensor.size).view(_FLOAT).reshape(rows, columns)
         return np.ascontiguousarray(stored[:, start:stop].T)
 
     return ReaderColumn(tensor.name, (columns, rows), _FLOAT, read)

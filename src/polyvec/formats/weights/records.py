@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from polyvec.core.errors import Corrupt
-from polyvec.core.files import Source
 from polyvec.core.layout import Record, take
+from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings
 
 MAGIC, MAGIC_END = b"EMBD", b"DBME"

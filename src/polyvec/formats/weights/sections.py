@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
-from polyvec.core.files import Source
 from polyvec.core.layout import Cursor
+from polyvec.core.sources import Source
 from polyvec.formats.weights.index import read_index
 from polyvec.formats.weights.records import (
     ALIGNMENT,
@@ -227,7 +227,7 @@ def check_checksums(source: Source, contents: Contents) -> Iterator[FormatError]
     whole, data = crc32(source.read_at(0, start)), 0
     # A megabyte stays in the cache, so that the second checksum costs no second trip to memory.
     for at in range(start, footer_at, 1 << 20):
-        piece = source.view(at, min(1 << 20, footer_at - at))
+        piece = source.mapped(at, min(1 << 20, footer_at - at))
         whole, data = crc32(piece, whole), crc32(piece, data)
     for name, found in (("data_checksum", data), ("file_checksum", whole)):
         if footer[name] != found:

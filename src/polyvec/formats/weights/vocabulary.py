@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from polyvec.core.errors import Corrupt
-from polyvec.core.files import Source
 from polyvec.core.layout import Cursor
+from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings
 from polyvec.formats.weights.records import SPECIALS, VOCAB_HEADER, Contents
 from polyvec.kernels.strings import walk_strings

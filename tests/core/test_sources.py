@@ -11,9 +11,9 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 
-from polyvec.core import files
+from polyvec.core import sources
 from polyvec.core.errors import FormatError, Truncated
-from polyvec.core.files import Source, open_source
+from polyvec.core.sources import Source, open_source
 
 DATA = bytes(range(200))
 
@@ -22,13 +22,13 @@ DATA = bytes(range(200))
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
     path = tmp_path / "data.bin"
     if request.param == "bytes":
-        return Source(None, data=DATA)
+        return open_source(DATA)
     if request.param == "file":
         path.write_bytes(DATA)
-        return Source(path)
+        return open_source(path)
     os.mkfifo(path)
     threading.Thread(target=lambda: path.write_bytes(DATA)).start()
-    return Source(path)
+    return open_source(path)
 
 
 def test_every_kind_of_source_reads_the_same(source: Source) -> None:
@@ -65,7 +65,7 @@ def test_bytes_read_are_counted(source: Source) -> None:
 
 def test_a_file_that_shrinks_is_truncated_and_no_bus_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(10_000))
-    with Source(tmp_path / "a") as source:
+    with open_source(tmp_path / "a") as source:
         os.truncate(tmp_path / "a", 100)
         with pytest.raises(Truncated, match="shorter while it was read"):
             source.read_into(0, np.empty(5000, np.uint8))
@@ -73,28 +73,28 @@ def test_a_file_that_shrinks_is_truncated_and_no_bus_error(tmp_path: Path) -> No
 
 def test_a_directory_is_named_as_such(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="directory"):
-        Source(tmp_path)
+        open_source(tmp_path)
     with pytest.raises(FileNotFoundError):
-        Source(tmp_path / "none")
+        open_source(tmp_path / "none")
 
 
 def test_suffixes_are_lower_case_and_a_crops_mark_is_passed_over() -> None:
     for name, suffix in [("A.FBIN", ".fbin"), ("a.fbin.crop_nb_10000", ".fbin"), ("a", ""), ("a.tar.gz", ".gz")]:
-        assert Source(None, data=b"", name=name).suffix == suffix
+        assert open_source(b"", name=name).suffix == suffix
 
 
 def test_a_file_travels_to_another_process_and_memory_does_not(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(DATA)
-    with Source(tmp_path / "a") as source, pickle.loads(pickle.dumps(source)) as other:
+    with open_source(tmp_path / "a") as source, pickle.loads(pickle.dumps(source)) as other:
         assert other.read_at(0, 200) == DATA
     with pytest.raises(TypeError, match="cannot be pickled"):
-        pickle.dumps(Source(None, data=b""))
+        pickle.dumps(open_source(b""))
 
 
 def test_siblings_are_found_beside_a_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "a.words.txt").write_bytes(b"x")
-    with Source(tmp_path / "a") as source:
+    with open_source(tmp_path / "a") as source:
         beside = source.sibling("a.words.txt")
         assert beside is not None and beside.read_at(0, 9) == b"x"
         beside.close()
@@ -104,12 +104,12 @@ def test_siblings_are_found_beside_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", ["1", "3"])
 def test_large_reads_are_spread_over_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str) -> None:
-    monkeypatch.setattr("polyvec.core.files.PARALLEL_BYTES", 64)
-    monkeypatch.setattr("polyvec.core.files.PARALLEL_PIECE", 7)
+    monkeypatch.setattr("polyvec.core.sources.PARALLEL_BYTES", 64)
+    monkeypatch.setattr("polyvec.core.sources.PARALLEL_PIECE", 7)
     monkeypatch.setenv("POLYVEC_THREADS", threads)
     path = tmp_path / "data.bin"
     path.write_bytes(DATA)
-    with Source(path) as source:
+    with open_source(path) as source:
         out = np.zeros(150, np.uint8)
         source.read_into(13, out)
         assert out.tobytes() == DATA[13:163]
@@ -121,13 +121,13 @@ def test_large_reads_are_spread_over_threads(tmp_path: Path, monkeypatch: pytest
 
 def test_a_device_is_no_file() -> None:
     with pytest.raises(FormatError, match="a device, not a file"):
-        Source("/dev/zero")
+        open_source("/dev/zero")
 
 
 def test_a_source_sent_elsewhere_does_not_become_another_file(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     path.write_bytes(b"one")
-    with Source(path) as source:
+    with open_source(path) as source:
         sent = pickle.dumps(source)
         with pickle.loads(sent) as again:
             assert again.read_at(0, 3) == b"one" and again.current()
@@ -143,23 +143,23 @@ def test_a_file_that_was_replaced_is_told_whatever_becomes_of_its_successors(
 ) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    with Source(path) as source:
+    with open_source(path) as source:
         path.unlink()
         gone = tmp_path / "renamed at this very moment"
-        monkeypatch.setattr(files, "locate", lambda _: gone)
+        monkeypatch.setattr(sources, "locate", lambda _: gone)
         assert source.replaced()
 
 
 def test_a_file_whose_name_goes_while_it_is_opened_is_no_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    plain = files.open_named
+    plain = sources.open_named
 
     def opened(name: Path) -> tuple[BinaryIO, Path]:
         found = plain(name)
         path.unlink()
         return found
 
-    monkeypatch.setattr(files, "open_named", opened)
-    with Source(path) as source:
+    monkeypatch.setattr(sources, "open_named", opened)
+    with open_source(path) as source:
         assert source.read_at(0, 9) == b"old" and source.replaced()

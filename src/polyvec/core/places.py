@@ -1,0 +1,192 @@
+"""Places: where something lies that is read. A path of this machine, or a URL, which no pathlib ever sees.
+
+A place is a name, not an open file: it tells its parts, its siblings and what lies there now. Local paths are answered
+here; every other scheme is answered by the `Store` that is registered for it in `STORES`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
+
+from polyvec.core.errors import InputError
+from polyvec.core.journal import absent, is_file, locate
+
+if TYPE_CHECKING:
+    from polyvec.core.sources import Source
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells the bytes that lie at a place from those of another time.
+
+    ``version`` changes whenever other bytes lie there: of a local file its time of writing and inode, of an object in a
+    store its tag. The time of writing is set back by `cp -p`, `rsync -t`, `tar` and `touch`, so local files also have
+    ``changed``, which nothing sets back; renaming a file, or linking to it, moves it too. ``==`` compares all three.
+    """
+
+    size: int
+    version: str
+    changed: str = ""
+
+    @classmethod
+    def of_file(cls, found: os.stat_result) -> Identity:
+        """The identity of a local file. Not its device: a layered file system may tell two."""
+        return cls(found.st_size, f"{found.st_mtime_ns}-{found.st_ino}", str(found.st_ctime_ns))
+
+    def same(self, other: Identity | None) -> bool:
+        """Whether the same bytes are meant, though the file may have been renamed or linked to since."""
+        return other is not None and (self.size, self.version) == (other.size, other.version)
+
+    def to_json(self) -> list[Any]:
+        """The identity as JSON keeps it."""
+        return [self.size, self.version, self.changed]
+
+
+class Store(Protocol):
+    """What answers for the places of a scheme."""
+
+    def open(self, place: Place) -> Source:
+        """A source over what lies at a place; FileNotFoundError where nothing does."""
+        ...
+
+    def identity(self, place: Place) -> Identity | None:
+        """What lies at a place now; None where nothing does."""
+        ...
+
+    def glob(self, place: Place) -> list[Place]:
+        """The places that a pattern names, in any order."""
+        ...
+
+
+STORES: dict[str, Store] = {}  # scheme -> who answers for it; local paths have none
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A local path, or a URL. ``str(place)`` is how messages name it.
+
+    >>> Place.of("s3://bucket/base.fbin").sibling("base.fbin.words.txt")
+    Place(text='s3://bucket/base.fbin.words.txt', scheme='s3')
+    """
+
+    text: str
+    scheme: str = ""  # of a URL, in lower case; none of a local path
+
+    @classmethod
+    def of(cls, where: str | os.PathLike[str] | Place) -> Place:
+        """The place that a path or URL names; ``file://`` URLs are local paths."""
+        if isinstance(where, Place):
+            return where
+        text = os.fspath(where)
+        match = _URL.match(text) if "://" in text else None
+        if match is None:
+            return cls(os.fspath(Path(text)))
+        scheme = match["scheme"].lower()
+        return cls(_local_path(text, match["rest"])) if scheme == "file" else cls(text, scheme)
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a path of this machine."""
+        return not self.scheme
+
+    @property
+    def path(self) -> Path:
+        """The path, of a local place; `InputError` for a URL."""
+        if self.scheme:
+            raise InputError(f"{self.text}: this needs a local file; name a path or a file:// URL")
+        return Path(self.text)
+
+    @property
+    def store(self) -> Store:
+        """Who answers for this place's scheme; `InputError` where nobody does."""
+        try:
+            return STORES[self.scheme]
+        except KeyError:
+            known = ", ".join(f"{scheme}://" for scheme in ("file", *sorted(STORES)))
+            raise InputError(
+                f"{self.text}: {self.scheme}:// is not supported here; name a local path, or one of {known}"
+            ) from None
+
+    @property
+    def name(self) -> str:
+        """The last part: what the file is called in its folder."""
+        return os.path.basename(self.text.rstrip("/"))  # noqa: PTH119 (a URL is no path)
+
+    @property
+    def suffix(self) -> str:
+        """The lower-case suffix that names the kind. See `suffix_of`."""
+        return suffix_of(self.name)
+
+    @property
+    def stem(self) -> str:
+        """The name without its last suffix."""
+        name = self.name
+        at = name.rfind(".")
+        return name[:at] if 0 < at < len(name) - 1 else name
+
+    def sibling(self, name: str) -> Place:
+        """Another name in the same folder."""
+        text = self.text.rstrip("/")
+        return Place(text[: len(text) - len(self.name)] + name, self.scheme)
+
+    def identity(self) -> Identity | None:
+        """What lies here now; None where nothing does. A file that is committed and not yet renamed counts."""
+        if self.scheme:
+            return self.store.identity(self)
+        path = self.path
+        while (found := locate(path)) is not None:
+            try:
+                return Identity.of_file(found.stat())
+            except FileNotFoundError:
+                if found is path:
+                    break  # else a temporary file that was renamed at this very moment: look again
+        return None
+
+    def exists(self) -> bool:
+        """Whether something lies here."""
+        return self.identity() is not None if self.scheme else locate(self.path) is not None
+
+    def is_file(self) -> bool:
+        """Whether a plain file or an object lies here."""
+        return self.identity() is not None if self.scheme else is_file(self.path)
+
+    def absent(self) -> bool:
+        """Whether it is soon told that nothing lies here: asked a dozen times at every open."""
+        return self.identity() is None if self.scheme else absent(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def stamp(path: str | os.PathLike[str]) -> list[int]:
+    """What tells a file from what it was at another time: size, times of writing and of change, and inode.
+
+    The time of writing alone is set back by `cp -p`, `rsync -t`, `tar` and `touch`; the time of change by nothing.
+    """
+    found = (locate(Path(path)) or Path(path)).stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def suffix_of(name: str) -> str:
+    """The lower-case suffix that names the kind; ``.crop_nb_N``, a cut download's mark, is passed over."""
+    if "crop_nb_" not in name:
+        _, dot, last = name.rpartition(".")
+        return f".{last.lower()}" if dot else ""
+    parts = name.split(".")
+    while len(parts) > 1 and parts[-1].startswith("crop_nb_"):
+        parts.pop()
+    return f".{parts[-1].lower()}" if len(parts) > 1 else ""
+
+
+def _local_path(text: str, rest: str) -> str:
+    host, slash, path = rest.partition("/")
+    if not slash or host.lower() not in ("", "localhost"):
+        raise InputError(f"{text}: a file:// URL names a file of this machine: file:///folder/name")
+    return unquote(f"/{path}", errors="surrogateescape")
