@@ -15,6 +15,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,18 @@ def open_memory(device: str, framework: str) -> Memory:
     raise InputError(f"unknown framework {framework!r}; there are torch and cupy")
 
 
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """Which rows are wanted, as what and where, and whether they are checked."""
+
+    start: int
+    stop: int
+    dtype: str | None
+    out: Any = None
+    check: bool = True
+    threads: int | None = None
+
+
 def load_column(
     column: Column,
     *,
@@ -65,15 +78,15 @@ def load_column(
 ) -> Any:
     """Rows of a column, decoded, on a device. ``dtype`` is float32 (default), float16 or bfloat16 for floats."""
     stop = column.rows if stop is None else min(stop, column.rows)
+    load = _Load(start, stop, dtype, out, check, threads)
     if framework == "cupy" and backend == "triton":  # Triton works on torch's memory; cupy takes the result over
-        loaded = _load(column, open_memory(device, "torch"), backend, dtype, None, start, stop, check, threads)
+        loaded = _load(column, open_memory(device, "torch"), backend, replace(load, out=None))
         array = import_cupy().from_dlpack(loaded)
         if out is None:
             return array
         out[...] = array
         return out
-    memory = open_memory(device, framework)
-    return _load(column, memory, backend, dtype, out, start, stop, check, threads)
+    return _load(column, open_memory(device, framework), backend, load)
 
 
 def load_batches(
@@ -89,39 +102,30 @@ def load_batches(
     """Rows of a column, ``rows`` at a time, on a device: for files larger than its memory."""
     memory = open_memory(device, framework)
     for start in range(0, column.rows, rows):
-        yield _load(column, memory, backend, dtype, None, start, min(start + rows, column.rows), check, None)
+        yield _load(column, memory, backend, _Load(start, min(start + rows, column.rows), dtype, check=check))
 
 
-def _load(
-    column: Column,
-    memory: Memory,
-    backend: str,
-    dtype: str | None,
-    out: Any,
-    start: int,
-    stop: int,
-    check: bool,
-    threads: int | None,
-) -> Any:
-    shape = (stop - start, *column.row_shape)
+def _load(column: Column, memory: Memory, backend: str, load: _Load) -> Any:
     decoded = column.dtype.name
     if decoded not in DTYPES:
-        return _by_blocks(column, memory, out, start, stop, decoded)
-    wanted = dtype or decoded
+        return _by_blocks(column, memory, load, decoded)
+    wanted = load.dtype or decoded
     if wanted not in DTYPES:
         raise InputError(f"unknown dtype {wanted!r}; there are {', '.join(DTYPES)}")
     decode = choose(backend, memory)
     if memory.name != "cupy" and (product := _product_of(column)) is not None:
-        return _by_books(column, product, memory, out, start, stop, wanted)
-    extents = plan.find_extents(column, start, stop, CAPACITY) if isinstance(column, FileColumn) else None
+        return _by_books(column, product, memory, load, wanted)
+    extents = plan.find_extents(column, load.start, load.stop, CAPACITY) if isinstance(column, FileColumn) else None
+    shape = (load.stop - load.start, *column.row_shape)
+    out = load.out
     if out is None:
         out = memory.empty(shape, wanted)
     elif tuple(out.shape) != shape or str(out.dtype).removeprefix("torch.") != wanted:
         raise InputError(f"out must be {shape} {wanted}, not {tuple(out.shape)} {out.dtype}")
     if extents is None:
-        return _by_blocks(column, memory, out, start, stop, wanted)
+        return _by_blocks(column, memory, replace(load, out=out), wanted)
     assert isinstance(column, FileColumn)
-    _run(column, extents, memory, decode, out.reshape(-1), start, check=check, threads=threads)
+    _run(column, extents, memory, decode, out.reshape(-1), load.start, check=load.check, threads=load.threads)
     return out
 
 
@@ -154,65 +158,104 @@ def _run(
     check: bool = True,
     threads: int | None = None,
 ) -> None:
+    """Read extents, copy them to the device and decode them into ``out``, whose first row is row ``first``."""
     if not extents:
         return
     source = column.source
-    expected = {n: (e.crc, e.offset) for n, e in enumerate(extents) if check and e.crc is not None}
-    found: dict[int, int] = {}
-    buffers: Iterable[plan.Buffer] = plan.fill_buffers(extents, column.row_shape, first, CAPACITY)
-    depth, size = RING, plan.most_bytes(CAPACITY)
-    if sum(extent.size for extent in extents) < RING * CAPACITY:  # pin no more than a small load needs
-        buffers = list(buffers)
-        if len(buffers) < RING:
-            depth, size = len(buffers), max(buffer.total for buffer in buffers)
-    waiting: deque[tuple[plan.Buffer, Slot, Any]] = deque()
-
-    def send(filler: Filler | None) -> None:
-        buffer, slot, ticket = waiting.popleft()
-        sums = filler.wait(ticket).tolist() if filler is not None else ticket
-        memory.copy(slot, buffer.total)
-        decode(slot.device, buffer, out)
-        memory.mark(slot)
-        if expected:  # only now: the bus does not wait for sums
-            _join(found, buffer, sums)
-
+    sums = _Sums(extents, check=check)
+    buffers, depth, size = _plan_ring(extents, column.row_shape, first)
     workers = threads or max(1, len(os.sched_getaffinity(0)) - 2)  # two cores stay free to drive the device
     with memory.running():
         ring = _take_ring(memory, depth, size)
         try:  # the readers are gone before the device is waited for: they end while the last buffers travel
             with Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
+                belt = _Belt(source, filler, memory, decode, out, sums)
                 for number, buffer in enumerate(buffers):
+                    belt.send_until_below(max(1, depth - SENT))
                     slot = ring[number % depth]
-                    while len(waiting) >= max(1, depth - SENT):
-                        send(filler)
                     if number >= depth:
                         memory.wait(slot)
-                    waiting.append((buffer, slot, _start(source, filler, buffer, slot.view, bool(expected))))
-                while waiting:
-                    send(filler)
+                    belt.fill(buffer, slot)
+                belt.send_until_below(1)
         except EOFError as error:
             raise Truncated(str(error), path=source.label) from None
         finally:
             memory.finish()
     _give_ring(memory, ring)
-    for chunk, (crc, offset) in expected.items():
-        if found.get(chunk, 0) != crc:
-            raise Corrupt(
-                "a chunk fails its checksum",
-                path=source.label,
-                offset=offset,
-                field="crc32",
-                expected=f"{crc:#010x}",
-                found=f"{found.get(chunk, 0):#010x}",
-                remedy="restore the file from its source",
-            )
+    sums.compare(source.label)
 
 
-def _join(found: dict[int, int], buffer: plan.Buffer, sums: list[int]) -> None:
-    """Add the sums of a buffer's ranges to those of their chunks."""
-    for chunk, crc, size in zip(buffer.chunks, sums, buffer.loads[:, 1].tolist()):
-        if chunk >= 0:
-            found[chunk] = crc32_combine(found[chunk], crc, size) if chunk in found else crc
+def _plan_ring(extents: list[Extent], row_shape: tuple[int, ...], first: int) -> tuple[Iterable[plan.Buffer], int, int]:
+    """The buffers, planned while others travel; how many slots they need, and of how many bytes."""
+    buffers = plan.fill_buffers(extents, row_shape, first, CAPACITY)
+    if sum(extent.size for extent in extents) < RING * CAPACITY:  # pin no more than a small load needs
+        planned = list(buffers)
+        if len(planned) < RING:
+            return planned, len(planned), max(buffer.total for buffer in planned)
+        return planned, RING, plan.most_bytes(CAPACITY)
+    return buffers, RING, plan.most_bytes(CAPACITY)
+
+
+class _Sums:
+    """The CRC-32 of each chunk, from those of its pieces."""
+
+    def __init__(self, extents: list[Extent], *, check: bool) -> None:
+        # chunk -> its CRC, and where it lies
+        self.expected = {n: (e.crc, e.offset) for n, e in enumerate(extents) if check and e.crc is not None}
+        self.found: dict[int, int] = {}
+
+    def add(self, buffer: plan.Buffer, sums: list[int]) -> None:
+        """Add the sums of a buffer's ranges to those of their chunks."""
+        if not self.expected:
+            return
+        for chunk, crc, size in zip(buffer.chunks, sums, buffer.loads[:, 1].tolist()):
+            if chunk >= 0:
+                self.found[chunk] = crc32_combine(self.found[chunk], crc, size) if chunk in self.found else crc
+
+    def compare(self, label: str) -> None:
+        """Raise `Corrupt` for the first chunk that is not what it should be."""
+        for chunk, (crc, offset) in self.expected.items():
+            if self.found.get(chunk, 0) != crc:
+                raise Corrupt(
+                    "a chunk fails its checksum",
+                    path=label,
+                    offset=offset,
+                    field="crc32",
+                    expected=f"{crc:#010x}",
+                    found=f"{self.found.get(chunk, 0):#010x}",
+                    remedy="restore the file from its source",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Belt:
+    """Buffers on their way: filled by the readers, then sent and decoded in the order in which they were begun."""
+
+    source: Source
+    filler: Filler | None  # None where the source is in memory
+    memory: Memory
+    decode: Decode
+    out: Any
+    sums: _Sums
+    waiting: deque[tuple[plan.Buffer, Slot, Any]] = field(default_factory=deque)
+
+    def fill(self, buffer: plan.Buffer, slot: Slot) -> None:
+        """Begin to fill a slot."""
+        ticket = _start(self.source, self.filler, buffer, slot.view, bool(self.sums.expected))
+        self.waiting.append((buffer, slot, ticket))
+
+    def send_until_below(self, count: int) -> None:
+        """Send the oldest buffers until fewer than ``count`` are being filled."""
+        while len(self.waiting) >= count:
+            self._send()
+
+    def _send(self) -> None:
+        buffer, slot, ticket = self.waiting.popleft()
+        sums = self.filler.wait(ticket).tolist() if self.filler is not None else ticket
+        self.memory.copy(slot, buffer.total)
+        self.decode(slot.device, buffer, self.out)
+        self.memory.mark(slot)
+        self.sums.add(buffer, sums)  # only now: the bus does not wait for sums
 
 
 def _start(source: Source, filler: Filler | None, buffer: plan.Buffer, view: NDArray[np.uint8], check: bool) -> Any:
@@ -252,13 +295,14 @@ def release() -> None:
     _spare.clear()
 
 
-def _by_blocks(column: Column, memory: Any, out: Any, start: int, stop: int, dtype: str) -> Any:
+def _by_blocks(column: Column, memory: Any, load: _Load, dtype: str) -> Any:
     """Decode on the CPU, copy decoded rows: for columns whose rows do not lie in the file as codes."""
+    out = load.out
     if out is None:
-        out = memory.empty((stop - start, *column.row_shape), dtype)
-    for block in column.blocks(start=start, stop=stop, reuse=True):
+        out = memory.empty((load.stop - load.start, *column.row_shape), dtype)
+    for block in column.blocks(start=load.start, stop=load.stop, reuse=True):
         rows = np.ascontiguousarray(block.decode())
-        at = block.start - start
+        at = block.start - load.start
         if memory.name == "cupy":
             out[at : at + block.rows] = memory.cupy.asarray(rows).astype(out.dtype)
         else:
@@ -272,14 +316,15 @@ def _product_of(column: Column) -> Product | None:
     return codec if isinstance(codec, Product) and codec.projection is None else None
 
 
-def _by_books(column: Column, codec: Product, memory: Any, out: Any, start: int, stop: int, dtype: str) -> Any:
+def _by_books(column: Column, codec: Product, memory: Any, load: _Load, dtype: str) -> Any:
     """Product-quantised rows: codes cross the bus, centroids are looked up on the device."""
     torch = memory.torch
+    out = load.out
     if out is None:
-        out = memory.empty((stop - start, codec.dim), dtype)
+        out = memory.empty((load.stop - load.start, codec.dim), dtype)
     books = torch.from_numpy(np.ascontiguousarray(codec.books)).to(out.device)
     parts = torch.arange(codec.parts_count, device=out.device)
-    for block in column.blocks(65536, start=start, stop=stop, reuse=True):
+    for block in column.blocks(65536, start=load.start, stop=load.stop, reuse=True):
         codes = block.parts["codes"]
         if codec.centroids < 256 and codes.size and codes.max() >= codec.centroids:
             raise Corrupt(
@@ -288,7 +333,7 @@ def _by_books(column: Column, codec: Product, memory: Any, out: Any, start: int,
         rows = books[parts, torch.from_numpy(codes).to(out.device).long()].reshape(block.rows, codec.dim)
         if codec.norms:
             rows = rows * torch.from_numpy(np.ascontiguousarray(block.parts["norms"])).to(out.device)[:, None]
-        at = block.start - start
+        at = block.start - load.start
         out[at : at + block.rows] = rows.to(out.dtype)
     return out
 
