@@ -16,7 +16,8 @@ from polyvec.kernels.scores import compiled
 from polyvec.neighbors import reference
 from polyvec.neighbors.index import Index
 from polyvec.neighbors.metric import NAMES, Metric
-from polyvec.neighbors.scan import Scan, usable_rows
+from polyvec.neighbors.rows import scorable
+from polyvec.neighbors.scan import Scan
 from polyvec.neighbors.search import search
 
 from .extremes import DIMS, DTYPES, make_case, oracle
@@ -26,7 +27,7 @@ PATHS = sorted({*available_paths(), "numpy"})
 
 
 def rank_all(rows, queries, metric):
-    keys, ties = reference.score_all(usable_rows(rows), queries, NAMES[metric])
+    keys, ties = reference.score_all(scorable(rows), queries, NAMES[metric])
     ids = np.arange(len(rows))
     found = [reference.rank(key, tie, ids, len(rows)) for key, tie in zip(keys, ties)]
     scores = np.array([f[1] for f in found])

@@ -11,7 +11,8 @@ from polyvec.core.errors import InputError
 from polyvec.kernels import available_paths, use_path
 from polyvec.neighbors import reference
 from polyvec.neighbors.metric import NAMES, Metric
-from polyvec.neighbors.scan import Scan, usable_rows
+from polyvec.neighbors.rows import scorable
+from polyvec.neighbors.scan import Scan
 
 from .datasets import CASES
 
@@ -20,7 +21,7 @@ def brute_force(rows, queries, k, metric):
     """Every row scored in the defined order, sorted by score and id."""
     metric = NAMES[metric]
     wide = np.atleast_2d(np.asarray(queries)).astype(np.float64)
-    keys, ties = reference.score_all(usable_rows(np.asarray(rows)), wide, metric)
+    keys, ties = reference.score_all(scorable(np.asarray(rows)), wide, metric)
     ids = np.arange(len(rows))
     found = [reference.rank(row, tie, ids, k) for row, tie in zip(keys, ties)]
     scores = np.array([f[1] for f in found])

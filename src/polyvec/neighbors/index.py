@@ -20,12 +20,13 @@ from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.kernels.paths import resolve_threads
 from polyvec.kernels.scores import plain_floats
-from polyvec.neighbors.inputs import Base, Stamp, check_vectors, memory_view, opened, row_blocks, scorable, stamp_of
+from polyvec.neighbors.inputs import Base, Stamp, check_vectors, memory_view, opened, row_blocks, stamp_of
 from polyvec.neighbors.metric import Metric, parse_metric
-from polyvec.neighbors.scan import MOST_DIM, RowBlock, Scan
+from polyvec.neighbors.rows import RowBlock, scorable
+from polyvec.neighbors.scan import MOST_DIM, Scan
 from polyvec.neighbors.search import Hits, check_k
 from polyvec.neighbors.search import search as search_base
-from polyvec.neighbors.shadow import Frame, RowTerms, Shadow, adopt_codes, cast_shadow, choose_frame
+from polyvec.neighbors.shadow import MEASURES, Frame, RowTerms, Shadow, code_rows
 from polyvec.neighbors.sidecar import DTYPES, STRETCH, Stretches, read_sidecar, sidecar_path, write_sidecar
 
 __all__ = ["Index", "sidecar_path"]
@@ -61,9 +62,7 @@ class Index:
     @property
     def nbytes(self) -> int:
         """Bytes of the shadow."""
-        shadow = self.shadow
-        arrays = (shadow.codes, shadow.scale, shadow.error, shadow.hat, shadow.norm, shadow.half, shadow.along)
-        return sum(array.nbytes for array in arrays)
+        return sum(getattr(self.shadow, name).nbytes for name in ("codes", *MEASURES))
 
     @classmethod
     def build(
@@ -92,7 +91,7 @@ class Index:
         if dim > MOST_DIM:
             raise InputError(f"rows of {dim} dimensions cannot be indexed as int8; search them without an index")
         whole: dict[str, NDArray[Any]] = {"codes": np.empty((n, dim), np.int8)}
-        for name in ("scale", "error", "hat", "norm", "half", "along"):
+        for name in MEASURES:
             whole[name] = np.empty(n, DTYPES[name])
         frame: Frame | None = None
         hasher = _Hasher()
@@ -101,11 +100,7 @@ class Index:
                 rows = block.rows
                 assert rows is not None
                 hasher.add(rows)
-                if rows.dtype in (np.int8, np.uint8):
-                    part = adopt_codes(rows, frame)
-                else:
-                    frame = frame or choose_frame(rows[:: max(1, len(rows) // 2048)])
-                    part = cast_shadow(rows, frame, narrow=True, pool=pool, threads=threads)
+                part = code_rows(rows, frame, pool=pool, threads=threads)
                 frame = part.frame
                 for name, array in whole.items():
                     array[block.first : block.first + block.count] = getattr(part, name)
@@ -139,9 +134,8 @@ class Index:
             end = min(at + step, self.rows)
             if unchecked is not None and first:
                 unchecked.check(at * width, end * width + 64 * (end == self.rows), threads)
-            part = RowTerms(terms.A[at:end], terms.E[at:end], terms.N[at:end], terms.H[at:end])
             rows = None if view is None else view[at:end]
-            scan.feed(RowBlock(at, end - at, rows, column.take, _cut(self.shadow, at, end), part))
+            scan.feed(RowBlock(at, end - at, rows, column.take, self.shadow.cut(at, end), terms.cut(at, end)))
         return scan.result()
 
     @plain_floats()
@@ -165,10 +159,9 @@ class Index:
             return
         some = np.unique(np.linspace(0, self.rows - 1, min(self.rows, 16)).astype(np.int64))
         rows = scorable(column.take(some))
-        frame = self.shadow.frame
-        part = adopt_codes(rows, frame) if rows.dtype in (np.int8, np.uint8) else cast_shadow(rows, frame, narrow=True)
+        part = code_rows(rows, self.shadow.frame)
         same = np.ones(len(some), bool)
-        for name in ("scale", "error", "hat", "norm", "half", "along"):
+        for name in MEASURES:
             a, b = getattr(part, name), getattr(self.shadow, name)[some]
             same &= (a == b) | (np.isnan(a) & np.isnan(b))
         if not same.all():
@@ -253,18 +246,3 @@ def _same_memory(column: Column, other: Column) -> bool:
     if a is None or b is None:
         return False
     return (a.ctypes.data, a.shape, a.strides, a.dtype) == (b.ctypes.data, b.shape, b.strides, b.dtype)
-
-
-def _cut(shadow: Shadow, start: int, stop: int) -> Shadow:
-    if start == 0 and stop == shadow.rows:
-        return shadow
-    return Shadow(
-        shadow.codes[start:stop],
-        shadow.scale[start:stop],
-        shadow.error[start:stop],
-        shadow.hat[start:stop],
-        shadow.norm[start:stop],
-        shadow.half[start:stop],
-        shadow.along[start:stop],
-        shadow.frame,
-    )

@@ -8,20 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyvec import formats
-from polyvec.core.blocks import MAX_BLOCK_BYTES, cast
+from polyvec.core.blocks import MAX_BLOCK_BYTES
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column, FileColumn
 from polyvec.core.errors import InputError
 from polyvec.formats.truth import QUERY_NAMES
-from polyvec.neighbors.scan import RowBlock
+from polyvec.neighbors.rows import SCORED, RowBlock, Rows, scorable
 
-Rows = NDArray[Any]
 Base = str | os.PathLike[str] | Sequence[str] | Collection | Column | Rows
 
 Stamp = tuple[int, int, int]
@@ -79,21 +77,12 @@ def check_vectors(column: Column, label: str = "the base") -> None:
         )
 
 
-def scorable(rows: Rows) -> Rows:
-    """Rows in a dtype the kernels take, without any loss: float32, float64, int8 or uint8."""
-    if rows.dtype in (np.float32, np.float64, np.int8, np.uint8):
-        return np.ascontiguousarray(rows)
-    if rows.dtype.itemsize > 4:
-        return np.ascontiguousarray(rows, np.float64)
-    return np.ascontiguousarray(cast(rows, np.dtype(np.float32)))
-
-
 def memory_view(column: Column) -> Rows | None:
     """The column's rows where they are in memory already, as the kernels take them; else None."""
     if not isinstance(column, ArrayColumn):
         return None
     view = column.view()
-    usable = view is not None and view.flags.c_contiguous and view.dtype in (np.float32, np.float64, np.int8, np.uint8)
+    usable = view is not None and view.flags.c_contiguous and view.dtype in SCORED
     return view if usable else None
 
 

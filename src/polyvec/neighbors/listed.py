@@ -22,8 +22,9 @@ from polyvec.core.errors import InputError
 from polyvec.formats.truth import DISTANCE_NAMES, ID_NAMES
 from polyvec.kernels.lengths import near_one
 from polyvec.neighbors.distances import KEY, Convention, Floats, held_by, parse_convention, to_scores
-from polyvec.neighbors.inputs import Base, opened, scorable
+from polyvec.neighbors.inputs import Base, opened
 from polyvec.neighbors.metric import Metric, stated_metric
+from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.scan import check_queries
 
 RELATIVE = 1e-5

@@ -1,7 +1,11 @@
-"""The NumPy twins of native/shadows.cpp and native/rescores.cpp: the same results, bit for bit."""
+"""The NumPy twins of native/shadows.cpp and native/rescores.cpp: the same results, bit for bit.
+
+Without the compiled module a search has no shadow: `near_rows` says what must be scored, `PlainBest` keeps the best.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +30,69 @@ def rank(keys: Floats, ties: Floats, ids: NDArray[np.int64], k: int) -> tuple[ND
     none = np.isnan(keys)
     order = np.lexsort((ids, -np.where(none, -np.inf, ties), -np.where(none, -np.inf, keys)))[:k]
     return ids[order], keys[order], ties[order]
+
+
+class PlainBest:
+    """The NumPy twin of native Best."""
+
+    def __init__(self, queries: int, k: int) -> None:
+        self.k = k
+        self._rows = [np.empty(0, np.int64) for _ in range(queries)]
+        self._keys = [np.empty(0) for _ in range(queries)]
+        self._ties = [np.empty(0) for _ in range(queries)]
+
+    def offer_one(self, query: int, rows: NDArray[np.int64], keys: Floats, ties: Floats) -> None:
+        rows = np.concatenate([self._rows[query], rows])
+        keys = np.concatenate([self._keys[query], keys])
+        ties = np.concatenate([self._ties[query], ties])
+        found = rank(keys, ties, rows, self.k)
+        self._rows[query], self._keys[query], self._ties[query] = found
+
+    def offer(self, rows: NDArray[np.int64], keys: Floats, ties: Floats) -> None:
+        for query in range(len(rows)):
+            real = rows[query] >= 0
+            self.offer_one(query, rows[query][real], keys[query][real], ties[query][real])
+
+    def kth(self, out: Floats) -> None:
+        for query, keys in enumerate(self._keys):
+            out[query] = keys[-1] if len(keys) == self.k and not np.isnan(keys[-1]) else -np.inf
+
+    def read(self, rows: NDArray[np.int64], keys: Floats, ties: Floats) -> None:
+        rows[:], keys[:], ties[:] = -1, np.nan, 0
+        for query, found in enumerate(self._rows):
+            part = slice(0, len(found))
+            rows[query, part], keys[query, part], ties[query, part] = found, self._keys[query], self._ties[query]
+
+
+def near_rows(rows: Rows, queries: Floats, norms: Floats, metric: Metric, k: int) -> Iterator[NDArray[np.int64]]:
+    """For each query the rows that may be among its best k by float64 BLAS, whose error any order of sums bounds."""
+    if len(rows) <= k:
+        yield from (np.arange(len(rows)) for _ in queries)
+        return
+    with np.errstate(all="ignore"):
+        wide = rows.astype(np.float64)
+        squares = np.einsum("ij,ij->i", wide, wide)
+        lengths = np.sqrt(squares)
+        # The bound is relative: rows whose squares may have lost bits to underflow, or overflowed, are all scored.
+        fair = (squares >= 2.0**-800) & (squares <= 2.0**800)
+        if rows.dtype != np.float64:
+            fair |= squares == 0
+    for query, norm in zip(queries, norms):
+        with np.errstate(all="ignore"):
+            product = wide @ query
+            if metric is Metric.L2:
+                keys, size = 2 * product - squares, squares + norm * norm
+            elif metric is Metric.COSINE:
+                keys, size = product / (lengths * norm), np.ones(len(rows))
+                keys[squares == 0] = 0
+            else:
+                keys, size = product, lengths * norm
+            bound = size * (len(query) + 16) * 2.0**-50
+            sound = fair & bool(2.0**-400 <= norm <= 2.0**400 or not query.any())
+            lower = np.where(sound, keys - bound, -np.inf)
+            limit = np.partition(lower, len(lower) - k)[len(lower) - k]
+            found = np.flatnonzero(~(sound & (keys + bound < limit)))
+        yield found
 
 
 def shadow(

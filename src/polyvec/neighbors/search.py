@@ -16,8 +16,9 @@ from polyvec.core.errors import DeviceError, DeviceWarning, InputError, MissingE
 from polyvec.core.format import Progress
 from polyvec.core.vocab import Strings
 from polyvec.neighbors.filters import Where, make_mask, shortage
-from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, row_blocks, scorable, stamp_of
+from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, row_blocks, stamp_of
 from polyvec.neighbors.metric import Metric, choose_metric
+from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.scan import Scan, check_queries
 
 if TYPE_CHECKING:

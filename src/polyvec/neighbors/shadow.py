@@ -28,6 +28,7 @@ Singles = NDArray[np.float32]
 SLACK = 2.0**-18
 HUGE = 1e37  # lengths above it could overflow a float32 sum
 FAINT = 2.0**-80  # a center is not measured from where rows are shorter: float32 differences would lose them
+MEASURES = ("scale", "error", "hat", "norm", "half", "along")  # of a shadow, one entry a row
 LEAST, MOST = 2.0**-450, 2.0**450  # lengths whose squares float64 holds with all their bits
 
 
@@ -38,12 +39,20 @@ def flushed(dim: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RowTerms:
-    """What a metric needs of each row, in float32: see native/sieves.hpp."""
+    """A row's side of every bound under one metric, in float32, in units of its query (docs/exact-search.md)."""
 
-    A: Singles
-    E: Singles
-    N: Singles
-    H: Singles
+    scale: Singles  # of the codes: what a product of codes is multiplied by
+    error: Singles  # the length of what the codes leave out
+    length: Singles  # of the row as coded
+    exact: Singles  # the part of the score that needs no approximation
+
+    def arrays(self) -> tuple[Singles, Singles, Singles, Singles]:
+        """In the order in which the compiled sieve takes them."""
+        return self.scale, self.error, self.length, self.exact
+
+    def cut(self, start: int, stop: int) -> RowTerms:
+        """Those of some rows."""
+        return RowTerms(*(term[start:stop] for term in self.arrays()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,34 +94,36 @@ class Shadow:
             if metric is Metric.COSINE:
                 zero = self.norm == 0
                 by = np.where(zero | lost, 1.0, self.norm)
-                a, e = scale / by, error / by
-                n = (hat + error + middle * 2.0**-12) / by
-                h = (self.along + middle * middle) / (by * (middle or 1.0))
+                scale, missing = scale / by, error / by
+                length = (hat + error + middle * 2.0**-12) / by
+                exact = (self.along + middle * middle) / (by * (middle or 1.0))
                 # Where a length is not to be trusted, or the center's part is lost in rounding, the row is scored.
-                e[~(by >= (FAINT if middle else LEAST)) | ~(by <= MOST)] = np.inf
-                for term in (a, e, n, h):
+                missing[~(by >= (FAINT if middle else LEAST)) | ~(by <= MOST)] = np.inf
+                for term in (scale, missing, length, exact):
                     term[zero] = 0.0
             else:
-                a, e, n = scale / unit, error / unit, (hat + error) / unit
+                scale, missing, length = scale / unit, error / unit, (hat + error) / unit
                 if metric is Metric.L2:
                     sure = self.half * (1 - SLACK) - np.sqrt(2 * self.half) * lost_length - lost_length**2
-                    h = -np.maximum(sure, 0) / (unit * unit)
+                    exact = -np.maximum(sure, 0) / (unit * unit)
                 else:
-                    h = self.along / (unit * (middle or 1.0))
-            out = [
-                a.astype(np.float32),
-                (e * (1 + SLACK) + 1e-36).astype(np.float32),
-                (n * (1 + SLACK) + 1e-36).astype(np.float32),
-                h.astype(np.float32),
-            ]
-            loose = ~(np.isfinite(out[0]) & np.isfinite(out[1]) & np.isfinite(out[2]) & np.isfinite(out[3]))
-            out[0][loose | lost] = 0
-            out[2][loose] = 0
-            out[3][loose | lost] = 0
-            out[1][loose] = np.inf
-            out[1][lost] = 0
-            out[2][lost] = -np.inf
-        return RowTerms(*out)
+                    exact = self.along / (unit * (middle or 1.0))
+            missing, length = missing * (1 + SLACK) + 1e-36, length * (1 + SLACK) + 1e-36
+            terms = RowTerms(*(term.astype(np.float32) for term in (scale, missing, length, exact)))
+            loose = ~np.logical_and.reduce([np.isfinite(term) for term in terms.arrays()])
+            terms.scale[loose | lost] = 0
+            terms.length[loose] = 0
+            terms.exact[loose | lost] = 0
+            terms.error[loose] = np.inf
+            terms.error[lost] = 0
+            terms.length[lost] = -np.inf
+        return terms
+
+    def cut(self, start: int, stop: int) -> Shadow:
+        """Those of some rows."""
+        if start == 0 and stop == self.rows:
+            return self
+        return Shadow(frame=self.frame, **{name: getattr(self, name)[start:stop] for name in ("codes", *MEASURES)})
 
 
 def choose_frame(sample: Rows) -> Frame:
@@ -134,6 +145,11 @@ def choose_frame(sample: Rows) -> Frame:
         usual = float(np.median(lengths)) if len(lengths) else 1.0
         unit = float(2.0 ** np.clip(np.round(np.log2(usual)), -120, 120))
     return Frame(mean if use else None, unit)
+
+
+def some_rows(rows: Rows, count: int = 2048) -> Rows:
+    """Some rows, evenly spread: what a frame is chosen from."""
+    return rows[:: max(1, len(rows) // count)][:count]
 
 
 def split(pool: ThreadPoolExecutor | None, threads: int, n: int, work: Callable[[int, int], object]) -> None:
@@ -195,6 +211,15 @@ def cast_shadow(
             scale[:] = 1
     body = codes if codes is not None else (rows if copy is None else copy)
     return Shadow(body, scale, _round_up(error), _round_up(hat), norm, centred2 / 2, along, frame)
+
+
+def code_rows(
+    rows: Rows, frame: Frame | None = None, *, pool: ThreadPoolExecutor | None = None, threads: int = 1
+) -> Shadow:
+    """The int8 shadow of rows of any scorable dtype; without a frame, one is chosen from them."""
+    if rows.dtype in (np.int8, np.uint8):
+        return adopt_codes(rows, frame)
+    return cast_shadow(rows, frame or choose_frame(some_rows(rows)), narrow=True, pool=pool, threads=threads)
 
 
 def _odd_lengths(rows: Floats) -> Floats:

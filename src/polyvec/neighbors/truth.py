@@ -32,8 +32,9 @@ from polyvec.core.targets import Together, open_sink, refuse_inputs
 from polyvec.formats import near
 from polyvec.kernels.checksum import crc32
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores, lost_range
-from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, row_blocks, scorable
+from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, row_blocks
 from polyvec.neighbors.metric import Choice, Metric, choose_metric, parse_metric
+from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.scan import Scan, check_queries
 from polyvec.neighbors.search import settle_k
 

@@ -18,7 +18,7 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.neighbors.distances import Convention, conventions_of, differing, fitting, from_scores
-from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, scorable
+from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries
 from polyvec.neighbors.listed import (
     Listed,
     Scored,
@@ -31,6 +31,7 @@ from polyvec.neighbors.listed import (
     spread,
 )
 from polyvec.neighbors.metric import Metric, choose_metric, parse_metric
+from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.search import check_k
 from polyvec.neighbors.truth import compute_truth
 

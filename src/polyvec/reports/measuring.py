@@ -16,9 +16,10 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.formats.cvc.encoding import CHUNK_ROWS
-from polyvec.neighbors.inputs import Base, check_vectors, opened_queries, scorable
+from polyvec.neighbors.inputs import Base, check_vectors, opened_queries
 from polyvec.neighbors.listed import spread
 from polyvec.neighbors.metric import Choice, Metric
+from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.scan import Scan
 from polyvec.reports.histogram import Histogram, histogram
 from polyvec.reports.tally import Entry, Tally, cut, feed

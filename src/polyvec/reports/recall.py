@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
-from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, scorable
+from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries
 from polyvec.neighbors.listed import (
     Listed,
     Scored,
@@ -30,6 +30,7 @@ from polyvec.neighbors.listed import (
     score_listed,
 )
 from polyvec.neighbors.metric import Choice, Metric, choose_metric, parse_metric
+from polyvec.neighbors.rows import scorable
 
 USUAL = (1, 10, 100)
 TIE = 1e-6  # relative: distances in files are float32

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
-from polyvec.neighbors.inputs import Base, check_vectors, opened, row_blocks, scorable
+from polyvec.neighbors.inputs import Base, check_vectors, opened, row_blocks
+from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.scan import Scan
 from polyvec.reports.histogram import histogram
 from polyvec.reports.runs import spread_runs

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
-from polyvec.neighbors.inputs import scorable
 from polyvec.neighbors.metric import Metric
-from polyvec.neighbors.scan import RowBlock, Scan
+from polyvec.neighbors.rows import RowBlock, scorable
+from polyvec.neighbors.scan import Scan
 from polyvec.reports.recall import Recall, recall_at
 from polyvec.reports.trials import Decode, Singles
 

@@ -17,9 +17,9 @@ from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.targets import Together
 from polyvec.formats.truth import DISTANCE_NAMES, ID_NAMES, QUERY_NAMES, truth_columns
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, fitting, from_scores, parse_convention, recast
-from polyvec.neighbors.inputs import scorable
 from polyvec.neighbors.listed import BY_ID, look_up, out_of_order, score_listed, spread
 from polyvec.neighbors.metric import KEYS, OTHERS, Metric, choose_metric, parse_metric, stated_metric
+from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.truth import benchmark_metadata
 from polyvec.writing.receipts import Receipt
 from polyvec.writing.road import gather, resolve_target, write_collection
