@@ -22,7 +22,7 @@ def names_in(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
 
 
-SUITE = names_in(ROOT / "src" / "polyvec" / "testing" / "suite.py")
+SUITE = set().union(*(names_in(ROOT / f"src/polyvec/testing/{name}.py") for name in ("suite", "reading")))
 EVERY_TEST = {path: names_in(path) for path in (ROOT / "tests").rglob("*.py")}
 
 

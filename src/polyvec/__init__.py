@@ -38,14 +38,21 @@ if TYPE_CHECKING:
     from polyvec.core.errors import UnknownFormat as UnknownFormat
     from polyvec.core.errors import UnknownWord as UnknownWord
     from polyvec.core.errors import Unsupported as Unsupported
+    from polyvec.core.format import Confidence as Confidence
     from polyvec.core.format import Finding as Finding
     from polyvec.core.format import Format as Format
+    from polyvec.core.format import Holds as Holds
+    from polyvec.core.format import Match as Match
+    from polyvec.core.format import Peek as Peek
+    from polyvec.core.format import WriteOptions as WriteOptions
+    from polyvec.core.options import Option as Option
     from polyvec.core.sinks import Sink as Sink
     from polyvec.core.sources import Source as Source
     from polyvec.core.sources import open_source as open_source
     from polyvec.core.targets import open_sink as open_sink
     from polyvec.core.vocab import Vocab as Vocab
     from polyvec.formats import open as open
+    from polyvec.formats import register_format as register_format
     from polyvec.neighbors.index import Index as Index
     from polyvec.neighbors.search import Hits as Hits
     from polyvec.neighbors.search import search as search
@@ -65,6 +72,7 @@ if TYPE_CHECKING:
 # Where each public name lives. Loaded on first use, so that `import polyvec` and `polyvec --help` stay instant.
 _HOMES = {
     "open": "formats",
+    "register_format": "formats",
     "write": "writing.write",
     "convert": "verbs.convert",
     "Receipt": "writing.receipts",
@@ -86,6 +94,12 @@ _HOMES = {
     "Codec": "core.blocks",
     "Extent": "core.blocks",
     "Format": "core.format",
+    "Confidence": "core.format",
+    "Holds": "core.format",
+    "Match": "core.format",
+    "Peek": "core.format",
+    "WriteOptions": "core.format",
+    "Option": "core.options",
     "Finding": "core.format",
     "Source": "core.sources",
     "open_source": "core.sources",

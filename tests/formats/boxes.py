@@ -24,8 +24,9 @@ from polyvec.core.blocks import Block, Codec, Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Cursor, Record, Span, take
+from polyvec.core.options import Option
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source, open_source
@@ -76,13 +77,13 @@ class Boxes(Format):
     title = "Boxes (for tests)"
     suffixes = (".boxes",)
     holds = Holds(many_columns=True, vocab=True, records=True, metadata=True, encodings=("raw", "int8"))
-    options = ("chunk",)
+    options = (Option("chunk", int, "Rows of a chunk."),)
     checksummed = True
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if head.startswith(MAGIC):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if peek.head.startswith(MAGIC):
             return [Match(Confidence.MAGIC, "starts with 'BOXES1'")]
-        return [Match(Confidence.SUFFIX, "suffix .boxes; the magic is missing")] if suffix == ".boxes" else []
+        return [Match(Confidence.SUFFIX, "suffix .boxes; the magic is missing")] if peek.suffix == ".boxes" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         header, entries = read_header(source)

@@ -17,7 +17,7 @@ from polyvec.core.blocks import Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, FileColumn
 from polyvec.core.errors import Corrupt, Truncated
-from polyvec.core.format import Confidence, Format, Match, WriteOptions
+from polyvec.core.format import Confidence, Format, Match, Peek, WriteOptions
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source, open_source
 from polyvec.testing import FormatSuite, Sample, vectors
@@ -32,8 +32,8 @@ class Plain(Format):
     title = "Plain (for tests)"
     suffixes = (".plain",)
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> list[Match]:
-        return [Match(Confidence.MAGIC, "magic")] if head.startswith(b"PLAIN!!!") else []
+    def sniff(self, peek: Peek) -> list[Match]:
+        return [Match(Confidence.MAGIC, "magic")] if peek.head.startswith(b"PLAIN!!!") else []
 
     def read_counts(self, source: Source) -> tuple[int, int]:
         head = source.read_at(0, 16)
@@ -145,8 +145,11 @@ class Littering(Plain):
 class Greedy(Plain):
     """Claims what is another's."""
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> list[Match]:
-        return [Match(Confidence.MAGIC, "everything is mine")]
+    name = "greedy"
+    suffixes = (".greedy",)
+
+    def sniff(self, peek: Peek) -> list[Match]:
+        return [Match(Confidence.NAMED, "everything is mine")]
 
 
 def suite_of(made: Format) -> FormatSuite:

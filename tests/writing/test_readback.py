@@ -34,8 +34,8 @@ class Forgetful(type(NPY)):
     suffixes = (".forgetful",)
     change = staticmethod(lambda collection: collection)
 
-    def sniff(self, head, size, suffix):
-        return super().sniff(head, size, suffix) if suffix == ".forgetful" else []
+    def sniff(self, peek):
+        return super().sniff(peek) if peek.suffix == ".forgetful" else []
 
     def write(self, collection, sink, options):
         super().write(type(self).change(collection), sink, options)

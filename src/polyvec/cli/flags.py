@@ -165,8 +165,9 @@ def one_output(target: str | None, output: str | None) -> str:
 
 
 def own_options(pairs: list[str] | None, dim: int | None = None) -> dict[str, Any]:
-    """``--option name=value`` pairs (values are numbers, true and false, or text), and ``--dim``, which is one of them."""
+    """``--option name=value`` pairs , and ``--dim``, which is one of them. What a value means, the kind of the format's option says."""
     from polyvec.core.errors import InputError
+    from polyvec.core.options import CHUNK_ROWS, Text
 
     found: dict[str, Any] = {} if dim is None else {"dim": dim}
     for pair in pairs or []:
@@ -175,7 +176,7 @@ def own_options(pairs: list[str] | None, dim: int | None = None) -> dict[str, An
             raise InputError(f"--option takes NAME=VALUE, not {pair!r}")
         name = name.replace("-", "_")
         _check_name(name)
-        found[name] = _value(value)
+        found[name] = CHUNK_ROWS.value(Text(value)) if name == CHUNK_ROWS.name else Text(value)
     return found
 
 
@@ -196,14 +197,3 @@ def _check_name(name: str) -> None:
     meant = near(name, known)
     if meant or name in Writing.__dataclass_fields__:
         raise InputError(f"no format has an option {name!r}{meant}")
-
-
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -103,4 +103,5 @@ def known_options() -> set[str]:
     """The names that ``--option`` takes, of all formats together."""
     from polyvec import formats
 
-    return {"chunk_rows", *(name for format in formats.all_formats() for name in (*format.options, *format.reading))}
+    declared = (option for format in formats.all_formats() for option in (*format.options, *format.reading))
+    return {"chunk_rows", *(option.name for option in declared)}

@@ -12,19 +12,23 @@ from typing import Any, ClassVar
 
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
-from polyvec.core.errors import FormatError
+from polyvec.core.errors import FormatError, InputError
 from polyvec.core.layout import Span
+from polyvec.core.options import Option
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
 
 Progress = Callable[[int, int], None]
 
 
-class Confidence(IntEnum):
-    """How sure a format is that a file is its own."""
+PEEKED_BYTES = 4096  # of a file's head, and of its tail
 
-    SUFFIX = 1  # the name says so, the bytes do not fit
-    FITS = 2  # the size equation holds; the name says nothing
+
+class Confidence(IntEnum):
+    """How sure a format is that a file is its own; what is greater is chosen first."""
+
+    FITS = 1  # the size equation holds; the name says nothing
+    SUFFIX = 2  # the name says so, the bytes do not fit
     NAMED = 3  # the size equation holds and the name agrees
     MAGIC = 4  # the file says so itself
 
@@ -36,6 +40,38 @@ class Match:
     confidence: Confidence
     reason: str
     variant: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the bytes speak for it, and not the name alone."""
+        return self.confidence is not Confidence.SUFFIX
+
+
+class Peek:
+    """What `Format.sniff` sees of a file. Each part is read when it is asked for, and once for all formats."""
+
+    __slots__ = ("_head", "_source", "_tail", "name", "size", "suffix")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._head: bytes | None = None
+        self._tail: bytes | None = None
+        self.size, self.name, self.suffix = source.size, source.name, source.suffix
+
+    @property
+    def head(self) -> bytes:
+        """The first 4096 bytes, or all there are."""
+        if self._head is None:
+            self._head = self._source.read_at(0, PEEKED_BYTES)
+        return self._head
+
+    @property
+    def tail(self) -> bytes:
+        """The last 4096 bytes, or all there are: some magics stand at the end."""
+        if self._tail is None:
+            short = self.size <= PEEKED_BYTES
+            self._tail = self.head if short else self._source.read_at(self.size - PEEKED_BYTES, PEEKED_BYTES)
+        return self._tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +115,15 @@ class Finding:
 
 
 class Format(ABC):
-    """One kind of file. Subclasses set the class variables and implement sniff, open and write."""
+    """One kind of file. Subclasses set the class variables and implement sniff and open, and write where it is written."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()
     aliases: ClassVar[Mapping[str, str]] = {}  # other names -> variant
     holds: ClassVar[Holds] = Holds()
-    options: ClassVar[tuple[str, ...]] = ()  # names accepted by write beyond the common ones
-    reading: ClassVar[tuple[str, ...]] = ()  # names accepted by open: what the file does not say itself
+    options: ClassVar[tuple[Option, ...]] = ()  # of `write`, beyond the common ones
+    reading: ClassVar[tuple[Option, ...]] = ()  # of `open`: what the file does not say itself
     extra: ClassVar[str | None] = None  # the extra of polyvec it needs
     writable: ClassVar[bool] = True
     demo: ClassVar[bool] = True  # whether plain vectors in it make a row of the demo's table
@@ -101,16 +137,19 @@ class Format(ABC):
         return twin
 
     @abstractmethod
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        """The readings of a file that starts with ``head`` (4096 bytes at most), best first; empty for none."""
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        """The readings of a file, best first; empty for none."""
 
     @abstractmethod
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         """The file as a collection. Trusts no length; reads the least it can."""
 
-    @abstractmethod
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        """Write a collection that `holds` has been applied to (one column where one fits)."""
+        """Write a collection that `holds` has been applied to (one column where one fits).
+
+        A format that is only read leaves this as it is, and sets ``writable`` to False.
+        """
+        raise InputError(f"{self.name} files are only read; choose another format")
 
     def suits(self, collection: Collection, suffix: str) -> bool:
         """Whether this format, of those that share a suffix, is the one to write the collection."""

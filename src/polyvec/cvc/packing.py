@@ -20,7 +20,7 @@ from polyvec.core.sidecars import drop_sidecars
 from polyvec.core.targets import open_sink
 from polyvec.core.views import ConcatColumn
 from polyvec.cvc.edits import default_compression
-from polyvec.formats.cvc import FORMAT, LAYOUTS, file_header, is_columnar, write_chunk, write_file
+from polyvec.formats.cvc import FORMAT, LAYOUT, file_header, is_columnar, write_chunk, write_file
 from polyvec.formats.cvc.encoding import CHUNK_ROWS, Target, check_compression, choose, most_rows, partition
 from polyvec.formats.cvc.writer import ChunkWriter
 from polyvec.writing.readback import check_collection, check_shapes
@@ -345,6 +345,8 @@ def _chunk_rows(chunk_size: int) -> int:
 
 
 def _own(layout: str | None, mapped: bool, allow_overflow: bool) -> dict[str, Any]:
-    if layout is not None and layout not in LAYOUTS:
-        raise InputError(f"unknown layout {layout!r}; there are {', '.join(LAYOUTS)}")
-    return {"layout": layout, "mmap_optimized": mapped, "allow_overflow": allow_overflow}
+    return {
+        "layout": None if layout is None else LAYOUT.value(layout),
+        "mmap_optimized": mapped,
+        "allow_overflow": allow_overflow,
+    }

@@ -18,8 +18,9 @@ from typing import Any
 from polyvec.core.collection import Collection
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.exchange import arrow, plan_table, record_batches, schema_of
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
+from polyvec.core.options import Option
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
 from polyvec.core.streams import SinkStream, SourceStream
@@ -28,7 +29,7 @@ from polyvec.formats.tabular import Table, name_target, open_table, wrapped
 MAGIC = b"ARROW1\0\0"
 CONTINUATION = b"\xff\xff\xff\xff"
 STREAM_SUFFIXES = (".arrows",)
-COMPRESSIONS = ("none", "lz4", "zstd")
+COMPRESSION = Option("compression", str, "How the record batches are compressed.", ("none", "lz4", "zstd"), "none")
 
 
 class Arrow(Format):
@@ -39,17 +40,17 @@ class Arrow(Format):
     suffixes = (".arrow", ".feather", ".ipc", *STREAM_SUFFIXES)
     aliases = {"arrow": "file", "feather": "file", "ipc": "file", "arrows": "stream", "arrow-stream": "stream"}  # noqa: RUF012
     holds = Holds(many_columns=True, vocab=True, records=True, ids=True, metadata=True, encodings=("raw", "float16"))
-    options = ("compression",)
+    options = (COMPRESSION,)
     extra = "arrow"
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if head.startswith(MAGIC):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if peek.head.startswith(MAGIC):
             return [Match(Confidence.MAGIC, "starts with the magic 'ARROW1'", "file")]
-        if suffix not in self.suffixes:
+        if peek.suffix not in self.suffixes:
             return []
-        if head.startswith(CONTINUATION) and 0 < int.from_bytes(head[4:8], "little") < size:
-            return [Match(Confidence.NAMED, f"suffix {suffix} and a stream's first message", "stream")]
-        return [Match(Confidence.SUFFIX, f"suffix {suffix}; the magic is missing", "file")]
+        if peek.head.startswith(CONTINUATION) and 0 < int.from_bytes(peek.head[4:8], "little") < peek.size:
+            return [Match(Confidence.NAMED, f"suffix {peek.suffix} and a stream's first message", "stream")]
+        return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the magic is missing", "file")]
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         return open_table(_table(source, variant))
@@ -58,9 +59,7 @@ class Arrow(Format):
         return name_target(collection, options)
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        compression = options.own.get("compression") or "none"
-        if compression not in COMPRESSIONS:
-            raise InputError(f"unknown compression {compression!r}; there are {', '.join(COMPRESSIONS)}")
+        compression = COMPRESSION.of(options.own)
         if options.encoding not in (None, "raw", "float16"):
             raise InputError(f"arrow files hold no {options.encoding} encoding; there are raw and float16")
         pa = arrow("Arrow files")

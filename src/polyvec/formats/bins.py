@@ -26,7 +26,7 @@ from polyvec.core.blocks import Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions, check_rows
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
@@ -67,16 +67,16 @@ class Bins(Format):
     aliases = {kind: kind for kind in TYPES}  # noqa: RUF012
     holds = Holds(encodings=("raw", "float16"), dtypes="float16 float32 float64 int8 uint8 int32 uint32")
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        kind = suffix.lstrip(".")
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        kind = peek.suffix.lstrip(".")
         if kind in TYPES:
-            fit = _fit(head, size, np.dtype(TYPES[kind]))
+            fit = _fit(peek.head, peek.size, np.dtype(TYPES[kind]))
             if fit is not None:
-                return [Match(Confidence.NAMED, f"suffix {suffix} and {_equation(fit, kind)}", kind)]
-            return [Match(Confidence.SUFFIX, f"suffix {suffix}; the size does not fit its header", kind)]
+                return [Match(Confidence.NAMED, f"suffix {peek.suffix} and {_equation(fit, kind)}", kind)]
+            return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the size does not fit its header", kind)]
         found = []
         for kind, code in TYPES.items():
-            fit = _fit(head, size, np.dtype(code))
+            fit = _fit(peek.head, peek.size, np.dtype(code))
             if fit is not None and fit[1] and fit[2] and kind not in ("i32bin", "hbin"):
                 found.append(Match(Confidence.FITS, _equation(fit, kind), kind))
         return found

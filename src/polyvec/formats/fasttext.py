@@ -30,7 +30,7 @@ from polyvec.core.blocks import Array, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, LossyConversion, Truncated, Unsupported
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Cursor, Record, Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
@@ -38,6 +38,7 @@ from polyvec.core.subwords import MAX_N, FastTextIndexer, ngram_rows
 from polyvec.core.vocab import Vocab
 from polyvec.formats.spelling import check_words_too
 from polyvec.formats.word2vec import check_words
+from polyvec.formats.wordoptions import DUPLICATES, LENGTHS, LOSSY, SPACES
 from polyvec.formats.words import F32, float_rows, keep_lengths, prepare_plain, prepare_words, products, words_of
 from polyvec.kernels import strings as tables
 from polyvec.kernels.rows import scale_rows
@@ -90,13 +91,15 @@ class FastText(Format):
     title = "fastText model"
     suffixes = (".bin", ".fasttext")
     holds = Holds(many_columns=True, vocab=True, metadata=True, dtypes="float32")
-    options = ("spaces", "duplicates", "lengths")
-    reading = ("lossy",)
+    options = (SPACES, DUPLICATES, LENGTHS)
+    reading = (LOSSY,)
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if head[:8] == struct.pack("<ii", MAGIC, VERSION):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if peek.head[:8] == struct.pack("<ii", MAGIC, VERSION):
             return [Match(Confidence.MAGIC, "starts with fastText's magic and version 12")]
-        return [Match(Confidence.SUFFIX, "suffix .fasttext; the magic is missing")] if suffix == ".fasttext" else []
+        return (
+            [Match(Confidence.SUFFIX, "suffix .fasttext; the magic is missing")] if peek.suffix == ".fasttext" else []
+        )
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         model = read_model(source)

@@ -20,7 +20,7 @@ from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, LossyConversion, Truncated
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
@@ -41,12 +41,17 @@ class Floret(Format):
     holds = Holds(many_columns=True, vocab=True, dtypes="float32")
     demo = False  # holds subwords only
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if HEADER.match(head):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if HEADER.match(peek.head):
             return [
-                Match(Confidence.NAMED if suffix == ".floret" else Confidence.FITS, "a first line as floret writes it")
+                Match(
+                    Confidence.NAMED if peek.suffix == ".floret" else Confidence.FITS,
+                    "a first line as floret writes it",
+                )
             ]
-        return [Match(Confidence.SUFFIX, "suffix .floret; the first line is another")] if suffix == ".floret" else []
+        return (
+            [Match(Confidence.SUFFIX, "suffix .floret; the first line is another")] if peek.suffix == ".floret" else []
+        )
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         buckets, dim, indexer, start = read_header(source)

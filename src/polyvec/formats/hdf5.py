@@ -30,8 +30,9 @@ from polyvec.core.blocks import Array, Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, FormatError, InputError, MissingExtra, PolyvecError, Truncated, Unsupported
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
+from polyvec.core.options import Option
 from polyvec.core.plain import json_default
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
@@ -45,6 +46,9 @@ MAX_RATIO = 1100  # deflate gives at most 1032 bytes for one; more than that is 
 FREE_BYTES = 64 << 20
 MAX_ATTRIBUTE = 1 << 20
 COMPRESSIONS = ("gzip", "lzf")
+COMPRESSION = Option("compression", str, "How the datasets are compressed.", ("none", *COMPRESSIONS))
+DATASET = Option("dataset", str, "The name of the main column's dataset.")
+CHOSEN = Option("dataset", str, "The dataset that is the main column.")
 PACKED = "polyvec"  # the attribute that keeps metadata which attributes cannot express
 MAIN_NAME = "polyvec.main"  # the attribute that names the main column where no rule would
 
@@ -57,16 +61,16 @@ class Hdf5(Format):
     suffixes = (".hdf5", ".h5")
     aliases = {"hdf5": "", "h5": "", "ann-benchmarks": ""}  # noqa: RUF012
     holds = Holds(many_columns=True, metadata=True, encodings=("raw", "float16"))
-    options = ("dataset", "compression")
-    reading = ("dataset",)
+    options = (DATASET, COMPRESSION)
+    reading = (CHOSEN,)
     extra = "hdf5"
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
+    def sniff(self, peek: Peek) -> Sequence[Match]:
         for at in (0, 512, 1024, 2048):  # a user block may come first
-            if head[at : at + len(MAGIC)] == MAGIC:
+            if peek.head[at : at + len(MAGIC)] == MAGIC:
                 return [Match(Confidence.MAGIC, f"the HDF5 signature at byte {at}")]
-        named = suffix in self.suffixes
-        return [Match(Confidence.SUFFIX, f"suffix {suffix}; the HDF5 signature is missing")] if named else []
+        named = peek.suffix in self.suffixes
+        return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the HDF5 signature is missing")] if named else []
 
     def open(
         self, source: Source, *, variant: str = "", lenient: bool = False, dataset: str | None = None, **own: Any
@@ -88,8 +92,6 @@ class Hdf5(Format):
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
         compression = options.own.get("compression")
-        if compression not in (None, "none", *COMPRESSIONS):
-            raise InputError(f"unknown compression {compression!r}; there are {', '.join(COMPRESSIONS)}, and none")
         main = options.own.get("dataset") or collection.main
         columns = {main if name == collection.main else name: column for name, column in collection.columns.items()}
         if len(columns) != len(collection.columns):

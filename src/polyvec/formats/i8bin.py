@@ -22,19 +22,29 @@ from typing import Any
 import numpy as np
 
 from polyvec.codecs import SymmetricInt8, shortcut
-from polyvec.codecs.levels import REEXPORT, Codes, bad_rows, check_size, quantize_rows
+from polyvec.codecs.levels import REEXPORT, ROUNDINGS, Codes, bad_rows, check_size, quantize_rows
 from polyvec.core.blocks import Block, Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import AmbiguousFormat, Corrupt, FormatError, InputError, Truncated
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
+from polyvec.core.options import Option
 from polyvec.core.records import Record, Records
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json
 from polyvec.formats.headers import refuse_other_width, rows_there
 
+ROUNDING = Option(
+    "rounding",
+    str,
+    "How values become levels: norm keeps rows of unit length, truncate is what old files did.",
+    ROUNDINGS,
+    "norm",
+)
+NORMALIZE = Option("normalize", bool, "Rows are made of unit length first.", (), False)
+DIMENSION = Option("dim", int, "Values in a row, which the file does not say.")
 DIM = 512  # the document's dimension; others are an extension
 MAX_DIM = 1 << 17  # sums of squares stay within 32 bits
 CODEC = SymmetricInt8(127.0)
@@ -55,17 +65,17 @@ class I8bin(Format):
     title = "int8 embeddings for the browser (headerless .i8bin)"
     suffixes = (".i8bin",)
     holds = Holds(encodings=("int8",), dtypes="unit float32")
-    options = ("rounding", "normalize")
-    reading = ("dim",)
+    options = (ROUNDING, NORMALIZE)
+    reading = (DIMENSION,)
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if suffix != ".i8bin":
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if peek.suffix != ".i8bin":
             return []  # any bytes fit a headerless file: only its name can tell
-        if _has_header(head, size):
+        if _has_header(peek.head, peek.size):
             return [Match(Confidence.SUFFIX, "suffix .i8bin, but the size fits a header of n and d")]
-        if size % DIM:
-            return [Match(Confidence.NAMED, f"suffix .i8bin and no header; {size} bytes are no multiple of {DIM}")]
-        return [Match(Confidence.NAMED, f"suffix .i8bin, no header, size = {size // DIM} x {DIM}")]
+        if peek.size % DIM:
+            return [Match(Confidence.NAMED, f"suffix .i8bin and no header; {peek.size} bytes are no multiple of {DIM}")]
+        return [Match(Confidence.NAMED, f"suffix .i8bin, no header, size = {peek.size // DIM} x {DIM}")]
 
     def open(
         self, source: Source, *, variant: str = "", lenient: bool = False, dim: int | None = None, **own: Any
@@ -96,7 +106,7 @@ class I8bin(Format):
         return collection.vectors.dtype != np.int8
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
-        rounding = options.own.get("rounding", "norm")
+        rounding = ROUNDING.of(options.own)
         return f"int8 ({rounding} rounding)" + (", not conforming" if rounding == "truncate" else "")
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
@@ -111,7 +121,7 @@ class I8bin(Format):
                 f"an i8bin file has no header: it needs at least one row, of 1 to {MAX_DIM} dimensions, "
                 f"and the source is {rows} x {dim}"
             )
-        rounding, normalize = options.own.get("rounding", "norm"), bool(options.own.get("normalize", False))
+        rounding, normalize = ROUNDING.of(options.own), NORMALIZE.of(options.own)
         for codes in encode_blocks(column.blocks(reuse=True), rounding=rounding, normalize=normalize):
             sink.write(codes)
             if options.progress:

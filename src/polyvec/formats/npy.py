@@ -27,7 +27,7 @@ from polyvec.core.blocks import Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Record, Span, take
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
@@ -47,10 +47,10 @@ class Npy(Format):
     suffixes = (".npy",)
     holds = Holds(encodings=("raw", "float16", "bfloat16"))
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if head.startswith(MAGIC):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if peek.head.startswith(MAGIC):
             return [Match(Confidence.MAGIC, "starts with the magic 93 'NUMPY'")]
-        return [Match(Confidence.SUFFIX, "suffix .npy; the magic is missing")] if suffix == ".npy" else []
+        return [Match(Confidence.SUFFIX, "suffix .npy; the magic is missing")] if peek.suffix == ".npy" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         header = read_header(source)

@@ -27,7 +27,7 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, bo
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, clusters
 from polyvec.core.errors import Corrupt, FormatError, InputError, PolyvecError, Unsupported
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions, check_rows
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source, open_source
@@ -65,13 +65,13 @@ class Npz(Format):
     suffixes = (".npz",)
     holds = Holds(many_columns=True, encodings=("raw", "float16", "bfloat16"))
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        zipped = head.startswith((MAGIC, EMPTY))
-        named = suffix in self.suffixes
-        length = int.from_bytes(head[26:28], "little") if len(head) > 30 else 0
-        if zipped and (named or head[30 : 30 + length].endswith(b".npy")):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        zipped = peek.head.startswith((MAGIC, EMPTY))
+        named = peek.suffix in self.suffixes
+        length = int.from_bytes(peek.head[26:28], "little") if len(peek.head) > 30 else 0
+        if zipped and (named or peek.head[30 : 30 + length].endswith(b".npy")):
             return [Match(Confidence.MAGIC, "a zip archive of .npy files")]
-        return [Match(Confidence.SUFFIX, f"suffix {suffix}; it is no zip archive")] if named else []
+        return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; it is no zip archive")] if named else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         archive = _archive(source)

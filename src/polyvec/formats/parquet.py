@@ -22,8 +22,9 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, LossyConversion
 from polyvec.core.exchange import TablePlan, arrow, plan_table, record_batches, schema_of
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
+from polyvec.core.options import Option
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
 from polyvec.core.streams import SinkStream, SourceStream
@@ -31,8 +32,17 @@ from polyvec.formats.tabular import Table, name_target, open_table, wrapped
 
 MAGIC = b"PAR1"
 GROUP_BYTES = 64 << 20
-COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
-LAYOUTS = ("polyvec", "vectordbbench")
+COMPRESSION = Option(
+    "compression",
+    str,
+    "How the pages are compressed.",
+    ("none", "snappy", "gzip", "brotli", "lz4", "zstd"),
+    "none",
+)
+LAYOUT = Option(
+    "layout", str, "The columns' names: polyvec's, or those of VectorDBBench.", ("polyvec", "vectordbbench"), "polyvec"
+)
+GROUP_ROWS = Option("group_rows", int, "Rows of a row group.")
 MAX_ROWS = 2**40  # of a group: more is no count
 
 
@@ -44,21 +54,21 @@ class Parquet(Format):
     suffixes = (".parquet", ".pq")
     aliases = {"parquet": "", "pq": ""}  # noqa: RUF012
     holds = Holds(many_columns=True, vocab=True, records=True, ids=True, metadata=True, encodings=("raw", "float16"))
-    options = ("layout", "compression", "group_rows")
+    options = (LAYOUT, COMPRESSION, GROUP_ROWS)
     extra = "arrow"
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if head.startswith(MAGIC):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if peek.head.startswith(MAGIC):
             return [Match(Confidence.MAGIC, "starts with the magic 'PAR1'")]
-        named = suffix in self.suffixes
-        return [Match(Confidence.SUFFIX, f"suffix {suffix}; the magic is missing")] if named else []
+        named = peek.suffix in self.suffixes
+        return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the magic is missing")] if named else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         return open_table(ParquetTable(source))
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
         """VectorDBBench's layout has its own names, and no place for words and metadata."""
-        if own.get("layout") != "vectordbbench":
+        if LAYOUT.of(own) != "vectordbbench":
             return collection, []
         if len(collection.columns) > 1:
             raise LossyConversion(
@@ -72,14 +82,11 @@ class Parquet(Format):
         return name_target(collection, options)
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        compression = options.own.get("compression") or "none"
-        layout = options.own.get("layout") or "polyvec"
-        group = options.own.get("group_rows")
-        _among("compression", compression, COMPRESSIONS)
-        _among("layout", layout, LAYOUTS)
+        compression, layout = COMPRESSION.of(options.own), LAYOUT.of(options.own)
+        group = GROUP_ROWS.of(options.own)
         if options.encoding not in (None, "raw", "float16"):
             raise InputError(f"parquet files hold no {options.encoding} encoding; there are raw and float16")
-        if group is not None and (not isinstance(group, int) or group < 1):
+        if group is not None and group < 1:
             raise InputError(f"group_rows must be at least 1, not {group}")
         pa = arrow("Parquet files")
         from pyarrow import parquet as pq
@@ -192,11 +199,6 @@ class ParquetTable(Table):
 def _first_page(column: Any) -> int:
     places = [p for p in (column.dictionary_page_offset, column.data_page_offset) if p]
     return int(min(places, default=0))
-
-
-def _among(what: str, value: Any, known: Sequence[str]) -> None:
-    if value not in known:
-        raise InputError(f"unknown {what} {value!r}; there are {', '.join(known)}")
 
 
 def _group_rows(collection: Collection, plan: TablePlan) -> int:

@@ -22,7 +22,7 @@ from polyvec.core.blocks import Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
@@ -44,22 +44,22 @@ class Ranges(Format):
     holds = Holds(many_columns=True, own_columns=True, dtypes="counts int32, ids int32, distances float32")
     demo = False  # holds search results, no vectors
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        nq, total, distances = _fit(head, size)
-        if suffix in SUFFIXES:
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        nq, total, distances = _fit(peek.head, peek.size)
+        if peek.suffix in SUFFIXES:
             if distances is None:
-                return [Match(Confidence.SUFFIX, f"suffix {suffix}; the size does not fit its header")]
-            return [Match(Confidence.NAMED, f"suffix {suffix} and {_equation(nq, total, distances)}")]
+                return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the size does not fit its header")]
+            return [Match(Confidence.NAMED, f"suffix {peek.suffix} and {_equation(nq, total, distances)}")]
         if distances is None or not nq or not total:
             return []
-        counts = np.frombuffer(head, "<i4", min(nq, (len(head) - HEADER.size) // 4), HEADER.size)
+        counts = np.frombuffer(peek.head, "<i4", min(nq, (len(peek.head) - HEADER.size) // 4), HEADER.size)
         whole = len(counts) == nq
         summed = int(counts.sum(dtype=np.int64))
         if counts.min() < 0 or (summed != total if whole else summed > total):
             return []
         # In a small plain .ibin the same numbers can be read both ways, and then the name is right.
-        plain = nq * total * 4 + HEADER.size == size
-        sure = Confidence.NAMED if suffix in (".ibin", ".bin", "") and not plain else Confidence.FITS
+        plain = nq * total * 4 + HEADER.size == peek.size
+        sure = Confidence.NAMED if peek.suffix in (".ibin", ".bin", "") and not plain else Confidence.FITS
         return [Match(sure, f"{_equation(nq, total, distances)}, counts that sum to {total}")]
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:

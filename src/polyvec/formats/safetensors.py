@@ -28,7 +28,7 @@ from polyvec.core.blocks import Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span, take
 from polyvec.core.plain import json_default
 from polyvec.core.sinks import Sink
@@ -78,12 +78,12 @@ class Safetensors(Format):
     suffixes = (".safetensors",)
     holds = Holds(many_columns=True, metadata=True, encodings=("raw", "float16", "bfloat16"))
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        length = int.from_bytes(head[:8], "little") if len(head) >= 10 else 0
-        if 2 <= length <= min(MAX_HEADER, size - 8) and head[8:10] in (b'{"', b"{}"):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        length = int.from_bytes(peek.head[:8], "little") if len(peek.head) >= 10 else 0
+        if 2 <= length <= min(MAX_HEADER, peek.size - 8) and peek.head[8:10] in (b'{"', b"{}"):
             return [Match(Confidence.MAGIC, f"a header of {length} bytes that starts with {{")]
-        named = suffix in self.suffixes
-        return [Match(Confidence.SUFFIX, f"suffix {suffix}; the header does not look like one")] if named else []
+        named = peek.suffix in self.suffixes
+        return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the header does not look like one")] if named else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         tensors, metadata, _ = read_header(source)

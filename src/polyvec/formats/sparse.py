@@ -25,7 +25,7 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Extent, rows_per_
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
@@ -48,16 +48,16 @@ class Sparse(Format):
     holds = Holds(many_columns=True, dtypes="float32")
     demo = False  # dense rows double in it
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        fits = len(head) >= HEADER.size and _expected(*_numbers(head)) == size
-        named = suffix in self.suffixes
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        fits = len(peek.head) >= HEADER.size and _expected(*_numbers(peek.head)) == peek.size
+        named = peek.suffix in self.suffixes
         if fits:
-            nrow, ncol, nnz = _numbers(head)
+            nrow, ncol, nnz = _numbers(peek.head)
             reason = f"size = 24 + {nrow + 1} x 8 + {nnz} x 8, {nrow} x {ncol}"
             if named:
-                return [Match(Confidence.NAMED, f"suffix {suffix} and {reason}")]
+                return [Match(Confidence.NAMED, f"suffix {peek.suffix} and {reason}")]
             return [Match(Confidence.FITS, reason)] if nrow and nnz else []
-        return [Match(Confidence.SUFFIX, f"suffix {suffix}; the size does not fit its header")] if named else []
+        return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the size does not fit its header")] if named else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         nrow, ncol, nnz, notes = _header(source)

@@ -13,9 +13,9 @@ from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.format import Finding, check_rows
 from polyvec.core.views import TakeColumn
 from polyvec.core.vocab import Strings, Vocab
+from polyvec.formats.wordoptions import DUPLICATES
 from polyvec.kernels import strings as tables
 
-DUPLICATES = ("error", "first", "last", "rename")
 AT_ONCE = 1 << 16  # words looked at together
 SHOWN = 60  # characters of a word that an error shows
 
@@ -43,9 +43,7 @@ def unique_words(collection: Collection, own: Mapping[str, Any], name: str) -> t
     ``duplicates`` in the options is ``first`` or ``last`` (keep that row of equal words) or ``rename`` (the others
     become ``word_2``, ``word_3``…).
     """
-    asked = own.get("duplicates", "error")
-    if asked not in DUPLICATES:
-        raise InputError(f"duplicates is one of {', '.join(DUPLICATES)}, not {asked!r}")
+    asked = DUPLICATES.of(own)
     if collection.vocab is None and not isinstance(collection.ids, Strings):
         return collection, []  # row numbers
     strings = words_of(collection)

@@ -25,7 +25,7 @@ from polyvec.core.blocks import Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions, check_rows
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
@@ -60,15 +60,15 @@ class Truth(Format):
     holds = Holds(many_columns=True, own_columns=True, dtypes="ids int32 uint32, distances float32")
     demo = False  # holds search results, no vectors
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        fit = _fit(head, size)
-        if suffix in OWN_SUFFIXES:
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        fit = _fit(peek.head, peek.size)
+        if peek.suffix in OWN_SUFFIXES:
             if fit is None:
-                return [Match(Confidence.SUFFIX, f"suffix {suffix}; the size does not fit its header", "truth")]
-            return [Match(Confidence.NAMED, f"suffix {suffix} and {_equation(fit)}", "truth")]
-        if fit is None or not fit[3] or not fit[1] or not _ids_first(head, fit):
+                return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the size does not fit its header", "truth")]
+            return [Match(Confidence.NAMED, f"suffix {peek.suffix} and {_equation(fit)}", "truth")]
+        if fit is None or not fit[3] or not fit[1] or not _ids_first(peek.head, fit):
             return []
-        sure = Confidence.NAMED if suffix in SHARED_SUFFIXES else Confidence.FITS
+        sure = Confidence.NAMED if peek.suffix in SHARED_SUFFIXES else Confidence.FITS
         return [Match(sure, f"{_equation(fit)}: ids, then distances", "truth")]
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:

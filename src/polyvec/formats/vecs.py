@@ -21,7 +21,7 @@ from polyvec.core.blocks import Array, Block, Extent, rows_per_block
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
-from polyvec.core.format import Confidence, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
@@ -41,16 +41,16 @@ class Vecs(Format):
     aliases = {kind: kind for kind in TYPES}  # noqa: RUF012
     holds = Holds(dtypes="float32 int32 uint8")
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        kind = suffix.lstrip(".")
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        kind = peek.suffix.lstrip(".")
         if kind in TYPES:
-            fit = _fit(head, size, np.dtype(TYPES[kind]).itemsize)
+            fit = _fit(peek.head, peek.size, np.dtype(TYPES[kind]).itemsize)
             if fit is not None:
-                return [Match(Confidence.NAMED, f"suffix {suffix} and {_equation(fit, kind)}", kind)]
-            return [Match(Confidence.SUFFIX, f"suffix {suffix}; the size does not fit its first row", kind)]
+                return [Match(Confidence.NAMED, f"suffix {peek.suffix} and {_equation(fit, kind)}", kind)]
+            return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the size does not fit its first row", kind)]
         found = []
         for kind, code in TYPES.items():
-            fit = _fit(head, size, np.dtype(code).itemsize)
+            fit = _fit(peek.head, peek.size, np.dtype(code).itemsize)
             if fit is not None and fit[2]:
                 found.append(Match(Confidence.FITS, f"{_equation(fit, kind)}, and row 1 repeats d", kind))
         return found

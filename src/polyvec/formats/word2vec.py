@@ -21,12 +21,13 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Raw, rows_per_blo
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ReaderColumn
 from polyvec.core.errors import Corrupt, LossyConversion, Truncated
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats.spelling import check_words_too
+from polyvec.formats.wordoptions import LOSSY, PLAIN_OPTIONS
 from polyvec.formats.words import F32, blocks_of, prepare_plain, words_of
 from polyvec.kernels import strings as tables
 from polyvec.kernels.rows import take_rows
@@ -44,20 +45,22 @@ class Word2Vec(Format):
     suffixes = (".bin", ".w2v")
     aliases = {"w2v": "", "bin": ""}  # noqa: RUF012
     holds = Holds(vocab=True, dtypes="float32")
-    options = ("unnormalize", "subwords", "spaces", "duplicates", "lengths")
-    reading = ("lossy",)
+    options = PLAIN_OPTIONS
+    reading = (LOSSY,)
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        counts = read_counts(head)
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        counts = read_counts(peek.head)
         if counts is None:
             return (
-                [Match(Confidence.SUFFIX, f"suffix {suffix}; no counts in the first line")] if suffix == ".w2v" else []
+                [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; no counts in the first line")]
+                if peek.suffix == ".w2v"
+                else []
             )
         rows, dim, start = counts
         row = 4 * dim + 2  # a word of one byte and the space
-        if not fits(head, start, dim) or size < start + rows * row:
+        if not fits(peek.head, start, dim) or peek.size < start + rows * row:
             return []
-        confidence = Confidence.NAMED if suffix in self.suffixes else Confidence.FITS
+        confidence = Confidence.NAMED if peek.suffix in self.suffixes else Confidence.FITS
         return [Match(confidence, f"first line {rows} {dim}, and words {dim} floats apart")]
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:

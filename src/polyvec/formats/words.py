@@ -17,6 +17,7 @@ from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.vocab import Strings
 from polyvec.formats.spelling import spelled, unique_words, with_vocab, words_of
+from polyvec.formats.wordoptions import UNNORMALIZE
 from polyvec.kernels.lengths import unit_rows
 from polyvec.kernels.rows import scale_rows
 
@@ -144,7 +145,7 @@ def prepare_plain(
     lengths = lengths_of(collection)
     if lengths is None:
         return collection, dropped
-    if own.get("unnormalize", True):
+    if UNNORMALIZE.of(own):
         return fold_lengths(collection, lengths), dropped
     columns = {n: c for n, c in collection.columns.items() if n != lengths}
     return collection.with_parts(columns=columns), [*dropped, lengths]

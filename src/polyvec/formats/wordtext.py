@@ -21,13 +21,15 @@ from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ReaderColumn
 from polyvec.core.errors import Corrupt, LossyConversion, Truncated
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
+from polyvec.core.options import Option
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats.spelling import check_words_too, rows_with, shown
 from polyvec.formats.word2vec import check_words, read_counts
+from polyvec.formats.wordoptions import LOSSY, PLAIN_OPTIONS
 from polyvec.formats.words import F32, blocks_of, prepare_plain, words_of
 from polyvec.kernels import strings as tables
 from polyvec.kernels.strings import Bytes
@@ -38,6 +40,7 @@ WINDOWS, WINDOW_BYTES = 16, 1 << 16
 HEAD_LINES, WINDOW_LINES = 200, 50
 BLANKS = tables.BLANKS
 PLAIN, DIMS = "plain", "dims"
+DIM = Option("dim", int, "Numbers at the end of each line, where words may end in numbers too.")
 
 
 class WordText(Format):
@@ -48,12 +51,12 @@ class WordText(Format):
     suffixes = (".txt", ".glove", ".vec", ".text")
     aliases = {"txt": "plain", "glove": "plain", "text": "plain", "vec": "dims", "textdims": "dims"}  # noqa: RUF012
     holds = Holds(vocab=True, dtypes="float32")
-    options = ("unnormalize", "subwords", "spaces", "duplicates", "lengths")
-    reading = ("lossy", "dim")
+    options = PLAIN_OPTIONS
+    reading = (LOSSY, DIM)
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        named = suffix in self.suffixes
-        variant = _variant(head, whole=size <= len(head), strict=not named)
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        named = peek.suffix in self.suffixes
+        variant = _variant(peek.head, whole=peek.size <= len(peek.head), strict=not named)
         if variant is None:
             return []
         what = "lines of a word and numbers" + (", after their counts" if variant == DIMS else "")

@@ -1,5 +1,7 @@
 """Tests for formats, public: a new format subclasses `FormatSuite`, supplies samples, and inherits every check.
 
+A format that is only read subclasses `ReadingSuite` and supplies files (`SampleFile`) in place of collections.
+
 ::
 
     class TestMine(FormatSuite):
@@ -17,10 +19,13 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("polyvec.testing.suite", "polyvec.testing.contents", "polyvec.testing.atomicity")
+pytest.register_assert_rewrite(
+    "polyvec.testing.suite", "polyvec.testing.reading", "polyvec.testing.contents", "polyvec.testing.atomicity"
+)
 
 from polyvec.core.sources import MemorySource  # noqa: E402
-from polyvec.testing.samples import Sample, vectors  # noqa: E402
+from polyvec.testing.reading import ReadingSuite  # noqa: E402
+from polyvec.testing.samples import Sample, SampleFile, vectors  # noqa: E402
 from polyvec.testing.suite import FormatSuite  # noqa: E402
 
-__all__ = ["FormatSuite", "MemorySource", "Sample", "vectors"]
+__all__ = ["FormatSuite", "MemorySource", "ReadingSuite", "Sample", "SampleFile", "vectors"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError
-from polyvec.core.format import Format
+from polyvec.core.format import Format, Peek
 from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings
-from polyvec.testing.samples import Sample
+from polyvec.testing.samples import Sample, SampleFile
 
 
 def consume(collection: Collection) -> None:
@@ -36,12 +37,15 @@ def consume(collection: Collection) -> None:
     assert isinstance(collection.metadata, dict)
 
 
-def examine(format: Format, source: Source, *, variant: str, lenient: bool = False) -> bool:
+def examine(
+    format: Format, source: Source, *, variant: str, lenient: bool = False, own: Mapping[str, Any] | None = None
+) -> bool:
     """Sniff, read, check and map a file; whether its damage was told. Only a `FormatError` may come out of it."""
-    told = False
-    format.sniff(source.read_at(0, 4096), source.size, source.suffix)
+    told, own = False, own or {}
+    format = format.told(own) if own else format
+    format.sniff(Peek(source))
     try:
-        with format.open(source, variant=variant, lenient=lenient) as collection:
+        with format.open(source, variant=variant, lenient=lenient, **own) as collection:
             consume(collection)
     except FormatError as error:
         told = True
@@ -58,9 +62,12 @@ def examine(format: Format, source: Source, *, variant: str, lenient: bool = Fal
     return told
 
 
-def assert_same_contents(found: Collection, sample: Sample, *, held: bool = True) -> None:
+def assert_same_contents(found: Collection, sample: Sample | SampleFile, *, held: bool = True) -> None:
     """The collection is what was written, within the sample's tolerance; ``held`` leaves sidecars out."""
-    expected = sample.expected or sample.collection
+    expected = sample.expected
+    if expected is None:
+        assert isinstance(sample, Sample), "a file to read says what is expected of it"
+        expected = sample.collection
     if len(expected.columns) == 1:
         assert_same_column(found.vectors, expected.vectors, sample.allowed_error(expected.main))
     else:

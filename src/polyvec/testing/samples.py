@@ -28,6 +28,29 @@ class Sample:
     options: Mapping[str, Any] = field(default_factory=dict)
     tolerance: float | Mapping[str, float] = 0.0
     expected: Collection | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)  # options to open it with
+
+    def allowed_error(self, column: str) -> float:
+        """The largest absolute error of a column."""
+        return self.tolerance if isinstance(self.tolerance, (int, float)) else self.tolerance.get(column, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFile:
+    """A file to read, and what it holds: for formats that are only read. ``suffix`` defaults to the format's first.
+
+    The file is called ``sample`` and the suffix; ``beside`` are the other files of its folder, by name. ``tolerance`` is
+    the largest absolute error against ``expected`` (0: bit for bit), or one a column.
+    """
+
+    name: str
+    data: bytes
+    suffix: str | None = None
+    format: str | None = None  # where the suffix does not tell it
+    expected: Collection | None = None
+    tolerance: float | Mapping[str, float] = 0.0
+    reading: Mapping[str, Any] = field(default_factory=dict)  # options to open it with
+    beside: Mapping[str, bytes] = field(default_factory=dict)
 
     def allowed_error(self, column: str) -> float:
         """The largest absolute error of a column."""

@@ -17,6 +17,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError, LossyConversion, PolyvecError
 from polyvec.core.format import Format, Progress, WriteOptions
+from polyvec.core.options import check_options, names
 from polyvec.core.sidecars import lacking, write_sidecars
 from polyvec.core.sinks import Sink
 from polyvec.core.space import demand_space
@@ -132,23 +133,20 @@ def _has(collection: Collection, what: str) -> bool:
 NAMES = {"words": "vocab", "records": "records", "ids": "ids"}
 
 
-def _without_taken(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> Writing:
-    """The writing without those options by which the source was read, and which the target does not know."""
-    if collection.taken.isdisjoint(writing.own):
+def _checked(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> Writing:
+    """The writing with options of the kinds that the target declares; without those by which the source was read, and
+    which the target does not know."""
+    if not writing.own:
         return writing
     format, _ = resolve_target(path, collection, writing.format)
-    mine = {k: v for k, v in writing.own.items() if k in format.options or k not in collection.taken}
-    return replace(writing, own=mine)
+    known = names(format.options)
+    mine = {k: v for k, v in writing.own.items() if k in known or k not in collection.taken}
+    own = check_options(format.name, format.options, mine, reading=False, others=format.reading)
+    return replace(writing, own=own)
 
 
 def refuse_unknown(format: Format, writing: Writing) -> None:
-    """`InputError` for options and encodings that a format does not declare."""
-    unknown = set(writing.own) - set(format.options)
-    if unknown:
-        raise InputError(
-            f"{format.name} has no option {', '.join(sorted(unknown))}"
-            + (f"; it has {', '.join(format.options)}" if format.options else "")
-        )
+    """`InputError` for an encoding that a format does not declare."""
     asked, known = writing.encoding, format.holds.encodings
     if asked is not None and asked not in known:
         others = [f.name for f in formats.all_formats() if f.writable and asked in f.holds.encodings]
@@ -181,7 +179,7 @@ def write_collection(
     """
     started = time.perf_counter()
     inputs = list(inputs)
-    writing = _without_taken(path, collection, writing)
+    writing = _checked(path, collection, writing)
     given, fitted = collection, fit(path, collection, writing)
     collection, format = fitted.collection, fitted.format
     options = WriteOptions(
@@ -242,7 +240,7 @@ def write_collection(
 def estimate(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> int:
     """About how many bytes `write_collection` will write; 0 where it would refuse to, which it says better itself."""
     try:
-        fitted = fit(path, collection, _without_taken(path, collection, writing))
+        fitted = fit(path, collection, _checked(path, collection, writing))
     except PolyvecError:
         return 0
     options = WriteOptions(writing.encoding, fitted.variant, writing.chunk_rows, None, writing.own)

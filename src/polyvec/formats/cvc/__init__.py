@@ -32,8 +32,9 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, InputError
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions, check_rows
 from polyvec.core.layout import Span
+from polyvec.core.options import Option
 from polyvec.core.reading import load_extents
 from polyvec.core.records import RunRecords
 from polyvec.core.sinks import Sink
@@ -58,7 +59,16 @@ KNOWN_KEYS = frozenset(
         "metadata",
     }
 )
-LAYOUTS = ("document", "versioned")
+LAYOUT = Option(
+    "layout",
+    str,
+    "The header: as the document has it, or versioned; versioned where columns or sections need it.",
+    ("document", "versioned"),
+)
+MMAP_OPTIMIZED = Option(
+    "mmap_optimized", bool, "Rows lie where a mapping of the file can be read as they are.", (), False
+)
+ALLOW_OVERFLOW = Option("allow_overflow", bool, "Values beyond float16 become infinite and are no error.", (), False)
 SHOWN_CHUNKS = 1000
 
 
@@ -150,13 +160,13 @@ class Cvc(Format):
     holds = Holds(
         many_columns=True, records=True, metadata=True, encodings=("raw", "float16", "bfloat16", "int8", "lossless")
     )
-    options = ("layout", "mmap_optimized", "allow_overflow")
+    options = (LAYOUT, MMAP_OPTIMIZED, ALLOW_OVERFLOW)
     checksummed = True
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if head.startswith(MAGIC):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if peek.head.startswith(MAGIC):
             return [Match(Confidence.MAGIC, "it starts with CVCF")]
-        return [Match(Confidence.SUFFIX, "suffix .cvc; it does not start with CVCF")] if suffix == ".cvc" else []
+        return [Match(Confidence.SUFFIX, "suffix .cvc; it does not start with CVCF")] if peek.suffix == ".cvc" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         return self._collect(read_header(source), source)
@@ -280,7 +290,7 @@ def choose_targets(collection: Collection, options: WriteOptions) -> list[Target
     columnar = len(columns) > 1 or (own and collection.main != "vectors") or not collection.vectors.row_shape
     if not columnar:
         only = encoding.choose(
-            collection.vectors, asked, columnar=False, own=own, allow_overflow=bool(options.own.get("allow_overflow"))
+            collection.vectors, asked, columnar=False, own=own, allow_overflow=ALLOW_OVERFLOW.of(options.own)
         )
         if only.spec.compression != "none" or only.spec.dtype == np.float32:
             return [only]
@@ -292,7 +302,7 @@ def choose_targets(collection: Collection, options: WriteOptions) -> list[Target
             asked if name == collection.main else None,
             columnar=True,
             own=own,
-            allow_overflow=bool(options.own.get("allow_overflow")),
+            allow_overflow=ALLOW_OVERFLOW.of(options.own),
         )
         targets.append(replace(found, spec=replace(found.spec, name=name)))
     return targets
@@ -318,12 +328,8 @@ def write_file(
 ) -> None:
     """Write a collection in the chunks given; ``columnar`` None takes that form only where it is needed."""
     columnar = columnar or is_columnar(targets) or (collection.format == "cvc" and collection.main != "vectors")
-    mapped = bool(options.own.get("mmap_optimized", False))
-    layout = options.own.get("layout") or (
-        "versioned" if columnar or mapped or sections or chunk_metadata else "document"
-    )
-    if layout not in LAYOUTS:
-        raise InputError(f"unknown layout {layout!r}; there are {', '.join(LAYOUTS)}")
+    mapped = MMAP_OPTIMIZED.of(options.own)
+    layout = LAYOUT.of(options.own) or ("versioned" if columnar or mapped or sections or chunk_metadata else "document")
     found = Sections(sections)
     entries = [_entry(chunk, found, chunk_metadata[i] if chunk_metadata else None) for i, chunk in enumerate(chunks)]
     widest = [entry | _widest(targets, columnar) for entry in entries]

@@ -34,7 +34,7 @@ from polyvec.core.blocks import Codec, Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import InputError
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions, check_rows
 from polyvec.core.layout import Span
 from polyvec.core.plain import stored
 from polyvec.core.sinks import Sink
@@ -42,8 +42,18 @@ from polyvec.core.sources import Source
 from polyvec.core.vocab import Vocab
 from polyvec.formats.finalfusion.chunks import read_file
 from polyvec.formats.finalfusion.structure import MAGIC, File, Matrix
-from polyvec.formats.finalfusion.writer import Kept, storage_codec, write_file
+from polyvec.formats.finalfusion.writer import (
+    DIALECT,
+    NORMALIZE,
+    NORMS,
+    TRAINING,
+    TYPE,
+    Kept,
+    storage_codec,
+    write_file,
+)
 from polyvec.formats.spelling import repeated
+from polyvec.formats.wordoptions import DUPLICATES, LENGTHS, LOSSY
 from polyvec.formats.words import UnitRows, keep_lengths, prepare_words, products, unit_columns
 
 KEPT_BYTES = 64 << 20  # unknown chunks that together are larger are not carried through a rewrite
@@ -66,25 +76,13 @@ class Finalfusion(Format):
     holds = Holds(
         many_columns=True, vocab=True, metadata=True, encodings=("raw", "pq"), dtypes="int8 to uint64, float32, float64"
     )
-    reading = ("lossy",)
-    options = (
-        "dialect",
-        "type",
-        "quantizer",
-        "parts",
-        "bits",
-        "iterations",
-        "seed",
-        "norms",
-        "normalize",
-        "lengths",
-        "duplicates",
-    )
+    reading = (LOSSY,)
+    options = (DIALECT, TYPE, *TRAINING, NORMS, NORMALIZE, LENGTHS, DUPLICATES)
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if head.startswith(MAGIC):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if peek.head.startswith(MAGIC):
             return [Match(Confidence.MAGIC, "starts with the magic 'FiFu'")]
-        return [Match(Confidence.SUFFIX, "suffix .fifu; the magic is missing")] if suffix == ".fifu" else []
+        return [Match(Confidence.SUFFIX, "suffix .fifu; the magic is missing")] if peek.suffix == ".fifu" else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
         file = read_file(source, lossy=bool(own.get("lossy", lenient)))
@@ -119,11 +117,8 @@ class Finalfusion(Format):
         Rows of a finalfusion file, codes, and rows whose norms are known stay as they are unless asked.
         """
         collection, dropped = prepare_words(keep_lengths(collection, own, "finalfusion"), own, "finalfusion")
-        asked = own.get("normalize")
-        if asked is not None and not isinstance(asked, bool):
-            raise InputError(f"normalize is true or false, not {asked!r}")
-        type = own.get("type")
-        floats = type is None or str(type) in ("f32", "float32", "f64", "float64")
+        asked, type = NORMALIZE.of(own), TYPE.of(own)
+        floats = type is None or type in ("f32", "float32", "f64", "float64")
         if asked and not floats:
             raise InputError(f"rows of unit length are no {type}; leave out type, or normalize")
         column = collection.vectors

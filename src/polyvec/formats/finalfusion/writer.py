@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from polyvec.codecs import Raw, transcode
-from polyvec.codecs.product import TRAIN_ROWS, Product, train
+from polyvec.codecs.product import METHODS, TRAIN_ROWS, Product, train
 from polyvec.codecs.stream import write_rows
 from polyvec.core.blocks import Block
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.format import WriteOptions
+from polyvec.core.options import Option
 from polyvec.core.sinks import Sink
 from polyvec.core.subwords import BucketIndexer, ExplicitIndexer, FastTextIndexer, FloretIndexer, Subwords
 from polyvec.core.views import TakeColumn
@@ -28,7 +29,21 @@ from polyvec.formats.words import words_of
 from polyvec.kernels import strings as tables
 
 WORDS_AT_ONCE = 1 << 16
-DIALECTS = ("reference", "document")
+TYPE_NAMES = {"f32": "<f4", "f64": "<f8"} | {np.dtype(t).name: t for t in c.TYPES.values()}
+DIALECT = Option(
+    "dialect", str, "The reference's layout of the file, or the document's.", ("reference", "document"), "reference"
+)
+TYPE = Option("type", str, "The element type of the matrix.", tuple(sorted(TYPE_NAMES)))
+QUANTIZER = Option("quantizer", str, "Product quantizer, or one that also learns a rotation.", METHODS)
+PARTS = Option("parts", int, "Parts that a row is cut into for pq; each is one code.")
+BITS = Option("bits", int, "Bits of a pq code.")
+ITERATIONS = Option("iterations", int, "Steps of the training of pq.")
+SEED = Option("seed", int, "Where the training of pq starts.")
+NORMS = Option("norms", bool, "Lengths are kept beside pq codes.", (), True)
+NORMALIZE = Option(
+    "normalize", bool, "Rows are made of unit length, with their lengths as norms; false keeps them as they are."
+)
+TRAINING = (QUANTIZER, PARTS, BITS, ITERATIONS, SEED)
 COLUMNS = ("norms", "subwords")  # beside the main one
 
 
@@ -44,9 +59,7 @@ class Kept:
 def write_file(collection: Collection, sink: Sink, options: WriteOptions, kept: Kept) -> None:
     """The collection as a finalfusion file, in the dialect asked for."""
     own = options.own
-    dialect = own.get("dialect", "reference")
-    if dialect not in DIALECTS:
-        raise InputError(f"unknown dialect {dialect!r}; there are {', '.join(DIALECTS)}")
+    dialect = DIALECT.of(own)
     check_columns(collection)
     collection = ordered(collection)
     document = dialect == "document"
@@ -139,12 +152,9 @@ def storage_codec(collection: Collection, options: WriteOptions) -> Raw | Produc
     dtype = column.dtype
     if (dtype.kind == "f" and dtype.itemsize < 4) or dtype.kind == "V":
         dtype = np.dtype("<f4")  # exact, and what every reader takes
-    asked_type = options.own.get("type")
+    asked_type = TYPE.of(options.own)
     if asked_type is not None:
-        names = {"f32": "<f4", "f64": "<f8"} | {np.dtype(t).name: t for t in c.TYPES.values()}
-        if asked_type not in names:
-            raise InputError(f"unknown element type {asked_type!r}; there are {', '.join(sorted(names))}")
-        dtype = np.dtype(names[asked_type])
+        dtype = np.dtype(TYPE_NAMES[asked_type])
     dtype = dtype.newbyteorder("<")
     if dtype not in c.CODES:
         raise InputError(f"finalfusion has no element type for {dtype}; convert to float32 first")
@@ -152,9 +162,10 @@ def storage_codec(collection: Collection, options: WriteOptions) -> Raw | Produc
 
 
 def _training(own: Any) -> dict[str, Any]:
-    names = {"parts": "parts", "bits": "bits", "quantizer": "method", "iterations": "iterations", "seed": "seed"}
-    chosen = {argument: own[name] for name, argument in names.items() if name in own}
-    return {**chosen, "norms": own.get("norms", True)}
+    chosen = {option.name: own[option.name] for option in TRAINING if own.get(option.name) is not None}
+    if QUANTIZER.name in chosen:
+        chosen["method"] = chosen.pop(QUANTIZER.name)
+    return {**chosen, "norms": NORMS.of(own)}
 
 
 def sample_rows(collection: Collection, rows: int = TRAIN_ROWS) -> np.ndarray[Any, Any]:

@@ -26,13 +26,14 @@ from polyvec.core.blocks import Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, FormatError, InputError
-from polyvec.core.format import Confidence, Finding, Format, Holds, Match, WriteOptions, check_rows
+from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions, check_rows
 from polyvec.core.layout import Span
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats.weights.legacy import (
+    ORIENTATION,
     WORDS,
     Legacy,
     legacy_columns,
@@ -55,7 +56,7 @@ from polyvec.formats.weights.records import (
     Tensor,
 )
 from polyvec.formats.weights.sections import check_checksums, read_contents
-from polyvec.formats.weights.writing import ENCODINGS, JSON_KEYS, choose_codec, write_weights
+from polyvec.formats.weights.writing import CREATED_AT, ENCODINGS, JSON_KEYS, choose_codec, write_weights
 
 LEGACY_NOTE = "this is the legacy layout of EMBD files, which has no checksums and no metadata; convert it to be safe"
 
@@ -73,19 +74,19 @@ class Weights(Format):
         encodings=ENCODINGS,
         dtypes="float16 bfloat16 float32 int8 int16 int32 uint8 uint16 uint32",
     )
-    options = ("created_at",)
-    reading = ("orientation",)
+    options = (CREATED_AT,)
+    reading = (ORIENTATION,)
     checksummed = True
 
-    def sniff(self, head: bytes, size: int, suffix: str) -> Sequence[Match]:
-        if head.startswith(MAGIC):
+    def sniff(self, peek: Peek) -> Sequence[Match]:
+        if peek.head.startswith(MAGIC):
             return [Match(Confidence.MAGIC, 'starts with "EMBD"')]
-        if suffix == ".weights":
+        if peek.suffix == ".weights":
             return [Match(Confidence.SUFFIX, "suffix .weights; the magic number is missing")]
         return []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        contents = read_model(source, orientation=own.get("orientation"))
+        contents = read_model(source, orientation=ORIENTATION.of(own))
         if isinstance(contents, Legacy):
             columns = legacy_columns(source, contents)
             metadata: dict[str, Any] = dict(legacy_metadata(contents))

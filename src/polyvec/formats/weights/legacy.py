@@ -25,6 +25,7 @@ from polyvec.core.blocks import Array, Extent, Raw
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
 from polyvec.core.errors import AmbiguousFormat, Corrupt, FormatError, InputError
 from polyvec.core.layout import Cursor, Span
+from polyvec.core.options import Option
 from polyvec.core.sources import Source
 from polyvec.core.vocab import Strings
 from polyvec.formats.weights.records import MAGIC
@@ -33,7 +34,12 @@ from polyvec.formats.weights.vocabulary import read_tokens
 _FLOAT = np.dtype("<f4")
 _MAX_NAME = 65_535
 WORDS = "embeddings.word_embeddings.weight"
-ORIENTATIONS = ("out_in", "in_out")
+ORIENTATION = Option(
+    "orientation",
+    str,
+    "How linear weights lie in a file of the older layout, where nothing tells.",
+    ("out_in", "in_out"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class Legacy:
     tensors: tuple[LegacyTensor, ...]
     tokens: Strings
     tokens_offset: int
-    orientation: str = ""  # of Linear weights, one of ORIENTATIONS; empty where there are none
+    orientation: str = ""  # of Linear weights, a choice of ORIENTATION; empty where there are none
     told_by: str = ""  # the tensor whose shape tells it
 
     @property
@@ -76,8 +82,6 @@ def orient(legacy: Legacy, asked: str | None = None) -> Legacy:
 
     `AmbiguousFormat` where nothing tells and nothing was asked; `Corrupt` where the shapes contradict each other.
     """
-    if asked is not None and asked not in ORIENTATIONS:
-        raise InputError(f"unknown orientation {asked!r}; there are {' and '.join(ORIENTATIONS)}")
     linear = [tensor for tensor in legacy.tensors if tensor.linear]
     if not linear:
         return legacy

@@ -21,6 +21,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import WriteOptions
+from polyvec.core.options import Option
 from polyvec.core.plain import json_default
 from polyvec.core.sinks import Payload, Sink
 from polyvec.formats.weights.records import (
@@ -44,6 +45,7 @@ from polyvec.formats.weights.records import (
 from polyvec.kernels import crc32
 
 MAX_U16, MAX_U32 = 2**16 - 1, 2**32 - 1
+CREATED_AT = Option("created_at", str, "When the model was made, as its metadata says; 2026-01-31T12:00:00Z.")
 ENCODINGS = ("raw", "float16", "bfloat16", "int8")
 JSON_KEYS = "polyvec.json"  # the metadata keys whose values are JSON and not plain text
 SPECIAL_TOKENS = {"pad_id": "[PAD]", "unk_id": "[UNK]", "cls_id": "[CLS]", "sep_id": "[SEP]", "mask_id": "[MASK]"}
@@ -117,7 +119,7 @@ def plan_tensors(collection: Collection, encoding: str | None) -> Iterator[Plann
 def write_weights(collection: Collection, sink: Sink, options: WriteOptions) -> None:
     """The whole file, first byte to last."""
     tensors = list(plan_tensors(collection, options.encoding))
-    metadata = pack_metadata(collection, options.own.get("created_at"))
+    metadata = pack_metadata(collection, CREATED_AT.of(options.own))
     flags = TENSORS_ALIGNED | CHECKSUM_ENABLED | (VOCAB_EMBEDDED if collection.vocab is not None else 0)
     vocab_offset = HEADER.size + len(metadata)
     vocabulary = pack_vocabulary(collection, vocab_offset) if collection.vocab is not None else b""
