@@ -13,22 +13,6 @@ from polyvec.model import bundled, stdlib_corpus
 from polyvec.testing.models import write_tiny_folder
 
 
-def test_the_corpus_is_the_same_on_every_call_and_about_3000_long() -> None:
-    entries = stdlib_corpus.list_entries()
-    assert entries == stdlib_corpus.list_entries() and 2500 <= len(entries) <= 3000
-    assert [entry.name for entry in entries] == sorted({entry.name for entry in entries})
-    kinds = {entry.kind for entry in entries}
-    assert kinds == {"module", "class", "function", "method"}
-    named = {entry.name: entry for entry in entries}
-    assert "ZIP" in named["zipfile"].summary and named["math.sqrt"].kind == "function"
-    assert all("\n" not in entry.summary and 20 <= len(entry.summary) <= 202 for entry in entries)
-
-
-def test_long_texts_are_long() -> None:
-    texts = stdlib_corpus.list_docstrings(120)
-    assert len(texts) > 100 and min(len(text.split()) for text in texts) >= 120
-
-
 def test_the_bundled_vectors_answer_the_question() -> None:
     corpus = bundled.read_bundled()
     assert corpus.vectors.shape == (len(corpus.entries), 384) and "bundled" in corpus.note

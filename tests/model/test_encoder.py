@@ -14,9 +14,7 @@ from polyvec import kernels
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.embedder import Embedder, normalize
 from polyvec.model.architecture import Architecture
-from polyvec.model.engines.native import NativeEngine, refuse
-from polyvec.model.engines.numpy import NumpyEngine
-from polyvec.model.loading import load_model
+from polyvec.model.engines.native import refuse
 from polyvec.testing.models import tiny_metadata, tiny_tensors, tiny_tokens, write_tiny_model
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "weights"
@@ -57,38 +55,6 @@ def test_every_engine_agrees_with_the_oracle(tmp_path: Path, engine: str, poolin
     assert (wanted.astype(np.float64) * found).sum(axis=1).min() >= limit
 
 
-@pytest.mark.parametrize("heads", ["1", "2"])
-def test_texts_of_any_length_lie_beside_each_other(tmp_path: Path, heads: str) -> None:
-    need("native")
-    path = write_tiny_model(tmp_path / "m.weights", **{**MULTIPLES, "num_attention_heads": heads})
-    model = load_model(path)
-    native, oracle = NativeEngine(model, 1), NumpyEngine(model)
-    rng = np.random.default_rng(0)
-    for lengths in ([1], [2, 64, 1], [16, 17], [31, 32, 33, 34], [64] * 9, [3] * 30):
-        sizes = np.array(lengths, np.int32)
-        ids = rng.integers(0, model.architecture.vocab_size, (len(sizes), sizes.max()))
-        assert np.abs(native.pool(ids, sizes) - oracle.pool(ids, sizes)).max() < 1e-4
-    native.close()
-    model.close()
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_a_text_of_no_tokens_is_pooled_as_the_oracle_does(tmp_path: Path, pooling: str) -> None:
-    need("native")
-    model = load_model(write_tiny_model(tmp_path / "m.weights", pooling=pooling, **MULTIPLES))
-    ids, lengths = np.ones((3, 4), np.int64), np.array([0, 4, 0], np.int32)
-    found, wanted = NativeEngine(model, 1).pool(ids, lengths), NumpyEngine(model).pool(ids, lengths)
-    assert np.array_equal(found[[0, 2]], wanted[[0, 2]]) and np.allclose(found[1], wanted[1], atol=1e-4)
-
-
-def test_long_texts_stay_within_the_positions(tmp_path: Path) -> None:
-    need("openvino")
-    path = write_tiny_model(tmp_path / "m.weights", max_position_emb="100", max_seq_length="100")
-    texts = ["the text of a vector " * 60, "a text " * 48]
-    with Embedder(path, engine="numpy") as oracle, Embedder(path, engine="openvino") as embedder:
-        assert (oracle.embed(texts) * embedder.embed(texts)).sum(axis=1).min() > 0.998
-
-
 def test_the_default_engine_is_the_first_that_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
     path = write_tiny_model(tmp_path / "m.weights", **MULTIPLES)
@@ -125,18 +91,6 @@ def test_other_encoders_are_taken_by_their_own_metadata(tmp_path: Path, sizes: t
     with Embedder(path, engine="numpy") as oracle, Embedder(path, engine="onnxruntime") as embedder:
         assert np.allclose(oracle.embed(TEXTS), embedder.embed(TEXTS), atol=1e-5)
         assert embedder.embedding_dim == int(width)
-
-
-def test_the_built_graph_is_valid_onnx(tiny: Path) -> None:
-    onnx = pytest.importorskip("onnx")
-    from polyvec.model.engines.onnxruntime import build_graph
-    from polyvec.model.loading import load_model
-
-    model = load_model(tiny)
-    graph, weights = build_graph(model.architecture, model.parameters)
-    parsed = onnx.load_model_from_string(graph)
-    assert {i.name for i in parsed.graph.initializer if i.external_data} == set(weights)
-    assert [o.name for o in parsed.graph.output] == ["pooled"]
 
 
 def test_batches_do_not_change_the_vectors(tiny: Path) -> None:
