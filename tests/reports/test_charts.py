@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from polyvec.reports import charts
+from polyvec.reports.axes import axis
 from polyvec.reports.pages import quality_page, stats_page
 from polyvec.reports.quality import measure_quality
 from polyvec.reports.stats import stats
@@ -64,9 +65,9 @@ SPANS = [
 
 @pytest.mark.parametrize(("low", "high"), SPANS)
 def test_ticks_lie_inside_the_axis_and_tell_apart(low: float, high: float):
-    place, marks = charts._axis(low, high, 64, 624, False)
-    check_axis([(number(label), place(value)) for value, label in marks], 64, 624)
-    assert 2 <= len(marks) <= 12 and 63 <= place(low) <= place(high) <= 625
+    found = axis(low, high, 64, 624)
+    check_axis([(number(label), found.place(value)) for value, label in found.ticks], 64, 624)
+    assert 2 <= len(found.ticks) <= 12 and 63 <= found.place(low) <= found.place(high) <= 625
 
 
 def test_bars_lie_where_the_axis_says():

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
@@ -66,34 +69,10 @@ class WordText(Format):
         head = source.read_at(0, SAMPLE_BYTES)
         whole = source.size <= len(head)
         kind = variant if variant in (PLAIN, DIMS) else (_variant(head, whole=whole) or PLAIN)
-        rows, start, notes = None, 0, []
         usual = _usual([_numbers(fields) for fields in _sample(source, head)])
-        if kind == DIMS:
-            counts = read_counts(head[:64])
-            if counts is None:
-                raise Corrupt(
-                    "the first line does not hold two counts",
-                    offset=0,
-                    field="rows, cols",
-                    expected="'rows cols' and a line break",
-                    found=repr(head[:24]),
-                )
-            rows, dim, start = counts
-            if own.get("dim") not in (None, dim):
-                raise Corrupt(
-                    f"the first line says {dim} values a row, and {own['dim']} were asked for",
-                    offset=0,
-                    field="cols",
-                    remedy="leave out --dim",
-                )
-            if dim < usual:
-                notes.append(
-                    f"most lines hold {usual} numbers and the first one says {dim}: those before the last "
-                    f"{dim} are taken for parts of the words"
-                )
-        else:
-            dim = usual if own.get("dim") is None else int(own["dim"])
-        if dim < 1:
+        asked = own.get("dim")
+        plan = _stated(head, asked) if kind == DIMS else _Plan(None, usual if asked is None else int(asked), 0)
+        if plan.dim < 1:
             raise Corrupt(
                 "the first line holds no numbers",
                 offset=0,
@@ -102,50 +81,15 @@ class WordText(Format):
                 found=repr(head[:40]),
             )
         data = source.mapped(0, source.size)
-        limit = 2**62 if rows is None else rows
-        lines = tables.scan_text(data, start=start, stop=source.size, count=limit, dim=dim)
-        if lines.fields >= 0:
-            problem = _short_line(data, lines.end, dim, counted=kind == DIMS)
-            if not lenient or not _is_last(data, lines.end):
-                raise problem
-            if rows is None:
-                notes.append(f"the last line is cut short and left out: {problem}")
-        if rows is not None and len(lines.strings) < rows:
-            if not lenient:
-                raise Truncated(
-                    f"the first line promises {rows} rows",
-                    offset=lines.end,
-                    field="rows",
-                    expected=rows,
-                    found=len(lines.strings),
-                    remedy="take those that exist with --lenient",
-                )
-            notes.append(f"the file is cut short: {len(lines.strings)} of {rows} rows exist and are read")
-        if rows is not None and not _is_blank(data, lines.end):
-            notes.append(f"lines after the {rows} that the first one promises, from byte {lines.end} on, are ignored")
-        guessed = kind == PLAIN and own.get("dim") is None
-        if guessed and (note := _long_lines(data, lines.strings, dim, lenient=lenient)):
-            notes.append(note)
-        numbers = lines.numbers
-
-        def read(first: int, last: int) -> Array:
-            out = np.empty((last - first, dim), F32)
-            bad = tables.parse_rows(data, stop=source.size, numbers=numbers[first:last], out=out)
-            if bad >= 0:
-                row = first + bad // dim
-                raise Corrupt(
-                    f"value {bad % dim} of row {row} is not a number",
-                    path=source.label,
-                    offset=int(numbers[row]),
-                    field=f"line {_line_number(data, int(numbers[row]))}",
-                    expected=f"a word and {dim} numbers",
-                    remedy="mend or remove that line",
-                )
-            return out
-
+        limit = 2**62 if plan.rows is None else plan.rows
+        lines = tables.scan_text(data, start=plan.start, stop=source.size, count=limit, dim=plan.dim)
+        notes = [*_wider(plan, usual), *_cut_short(data, lines, plan, lenient=lenient), *_left_over(data, lines, plan)]
+        if kind == PLAIN and asked is None:  # the dimension is a guess
+            notes += _long_lines(data, lines.strings, plan.dim, lenient=lenient)
         strings = check_words(lines.strings, source, lossy=bool(own.get("lossy", lenient)))
+        read = partial(_read_rows, source, data, lines.numbers, plan.dim)
         return Collection(
-            {"vectors": ReaderColumn("vectors", (len(strings), dim), F32, read)}, vocab=Vocab(strings), notes=notes
+            {"vectors": ReaderColumn("vectors", (len(strings), plan.dim), F32, read)}, vocab=Vocab(strings), notes=notes
         )
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
@@ -184,6 +128,54 @@ class WordText(Format):
         start = counts[2] if counts else 0
         spans = [Span(0, start, "counts", f"{counts[0]} {counts[1]}")] if counts else []
         return [*spans, Span(start, source.size - start, "lines", "word and numbers")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What there is to read: rows (None: as many as there are lines) of ``dim`` numbers, from ``start`` on."""
+
+    rows: int | None
+    dim: int
+    start: int
+
+
+def _stated(head: bytes, asked: Any) -> _Plan:
+    """What the counts in the first line say."""
+    counts = read_counts(head[:64])
+    if counts is None:
+        raise Corrupt(
+            "the first line does not hold two counts",
+            offset=0,
+            field="rows, cols",
+            expected="'rows cols' and a line break",
+            found=repr(head[:24]),
+        )
+    plan = _Plan(*counts)
+    if asked not in (None, plan.dim):
+        raise Corrupt(
+            f"the first line says {plan.dim} values a row, and {asked} were asked for",
+            offset=0,
+            field="cols",
+            remedy="leave out --dim",
+        )
+    return plan
+
+
+def _read_rows(source: Source, data: Bytes, numbers: NDArray[np.int64], dim: int, first: int, last: int) -> Array:
+    """The numbers of some rows; ``numbers`` is where those of each row begin."""
+    out = np.empty((last - first, dim), F32)
+    bad = tables.parse_rows(data, stop=source.size, numbers=numbers[first:last], out=out)
+    if bad >= 0:
+        row = first + bad // dim
+        raise Corrupt(
+            f"value {bad % dim} of row {row} is not a number",
+            path=source.label,
+            offset=int(numbers[row]),
+            field=f"line {_line_number(data, int(numbers[row]))}",
+            expected=f"a word and {dim} numbers",
+            remedy="mend or remove that line",
+        )
+    return out
 
 
 def _refuse(collection: Collection, strings: Strings, *, counted: bool) -> None:
@@ -271,23 +263,65 @@ def _variant(head: bytes, *, whole: bool, strict: bool = True) -> str | None:
     lines = _lines(head, whole=whole)
     counts = read_counts(head[:64])
     if counts is not None and len(lines[0]) == 2:
-        rest = lines[1:]
-        if not rest:
-            return DIMS if counts[0] == 0 and counts[1] >= 1 and whole else None
-        if not whole and len(rest) == 1 and len(rest[0]) > 1 and _numbers(rest[0]) == len(rest[0]) - 1:
-            return DIMS  # a line longer than the head
-        enough = sum(_numbers(fields) >= counts[1] >= 1 for fields in rest)
-        if enough == len(rest) or (2 * enough > len(rest) and not strict):
+        rows, dim, _ = counts
+        if len(lines) == 1:
+            return DIMS if rows == 0 and dim >= 1 and whole else None
+        if _bears_out(lines[1:], dim, whole=whole, strict=strict):
             return DIMS
-    found = [_numbers(fields) for fields in lines]
-    if found and min(found) >= 2:
-        return PLAIN
-    if found and not strict and 2 * sum(count >= 2 for count in found) > len(found):
-        return PLAIN
-    return None
+    found = [_numbers(fields) >= 2 for fields in lines]
+    return PLAIN if found and _enough(found, strict=strict) else None
+
+
+def _bears_out(lines: list[list[bytes]], dim: int, *, whole: bool, strict: bool) -> bool:
+    """Whether lines look like rows of so many numbers."""
+    if not whole and len(lines) == 1 and len(lines[0]) > 1 and _numbers(lines[0]) == len(lines[0]) - 1:
+        return True  # a line longer than the head
+    return _enough([_numbers(fields) >= dim >= 1 for fields in lines], strict=strict)
+
+
+def _enough(fits: list[bool], *, strict: bool) -> bool:
+    """Whether all lines fit, or most of them."""
+    return all(fits) or (not strict and 2 * sum(fits) > len(fits))
 
 
 # -- lines that differ from the others
+
+
+def _wider(plan: _Plan, usual: int) -> Iterator[str]:
+    """A note where most lines end in more numbers than the first one says."""
+    if plan.rows is not None and plan.dim < usual:
+        yield (
+            f"most lines hold {usual} numbers and the first one says {plan.dim}: those before the last "
+            f"{plan.dim} are taken for parts of the words"
+        )
+
+
+def _cut_short(data: Bytes, lines: tables.Lines, plan: _Plan, *, lenient: bool) -> Iterator[str]:
+    """An error for a line with too few numbers, or for fewer lines than were promised; with ``lenient`` notes."""
+    counted = plan.rows is not None
+    if lines.fields >= 0:
+        problem = _short_line(data, lines.end, plan.dim, counted=counted)
+        if not lenient or not _is_last(data, lines.end):
+            raise problem
+        if not counted:
+            yield f"the last line is cut short and left out: {problem}"
+    if plan.rows is not None and len(lines.strings) < plan.rows:
+        if not lenient:
+            raise Truncated(
+                f"the first line promises {plan.rows} rows",
+                offset=lines.end,
+                field="rows",
+                expected=plan.rows,
+                found=len(lines.strings),
+                remedy="take those that exist with --lenient",
+            )
+        yield f"the file is cut short: {len(lines.strings)} of {plan.rows} rows exist and are read"
+
+
+def _left_over(data: Bytes, lines: tables.Lines, plan: _Plan) -> Iterator[str]:
+    """A note on lines after the last that was promised."""
+    if plan.rows is not None and not _is_blank(data, lines.end):
+        yield f"lines after the {plan.rows} that the first one promises, from byte {lines.end} on, are ignored"
 
 
 def _is_blank(data: Bytes, start: int) -> bool:
@@ -333,7 +367,7 @@ def _short_line(data: Bytes, at: int, dim: int, *, counted: bool) -> Corrupt:
     )
 
 
-def _long_lines(data: Bytes, words: tables.Table, dim: int, *, lenient: bool) -> str:
+def _long_lines(data: Bytes, words: tables.Table, dim: int, *, lenient: bool) -> list[str]:
     """An error that names the first line with more numbers than the others; with ``lenient`` a note."""
     for row in rows_with(words, BLANKS).tolist():
         more = _numbers(words[row].split())
@@ -343,7 +377,8 @@ def _long_lines(data: Bytes, words: tables.Table, dim: int, *, lenient: bool) ->
         number = _line_number(data, start)
         message = f"line {number} has {dim + more} values, and most lines have {dim}"
         if lenient:
-            return f"{message}: the first are taken for a part of the word {shown(words[row].decode(errors='replace'))}"
+            word = shown(words[row].decode(errors="replace"))
+            return [f"{message}: the first are taken for a part of the word {word}"]
         raise Corrupt(
             message,
             offset=start,
@@ -352,7 +387,7 @@ def _long_lines(data: Bytes, words: tables.Table, dim: int, *, lenient: bool) ->
             found=repr(words[row][:60].decode(errors="replace")) + " before them",
             remedy=f"mend or remove that line, or say --dim {dim} (dim={dim}) to take what stands before for its word",
         )
-    return ""
+    return []
 
 
 FORMAT = WordText()

@@ -20,6 +20,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -126,55 +127,89 @@ def _crcs_of(array: Array) -> list[int]:
     return sums
 
 
-def _read(source: Source) -> tuple[dict[str, Any], dict[str, Array], Stretches]:
-    def wrong(what: str, kind: type[FormatError] = Corrupt) -> FormatError:
-        return kind(f"not a usable index: {what}", path=source.label, remedy=REMEDY)
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An array as the header's table lists it."""
 
-    head = source.read_at(0, 16)
-    if head[:8] == b"PVINDEX1":
-        raise wrong("it was written by an earlier polyvec, without checksums", Unsupported)
-    if len(head) < 16 or head[:8] != MAGIC:
-        raise wrong("the first bytes are not PVINDEX2")
-    length = int.from_bytes(head[8:12], "little")
-    if length > MOST_HEADER or (16 + length) % 64:
-        raise wrong(f"its header cannot have {length} bytes")
-    if 16 + length > source.size:
-        raise wrong(f"its header of {length} bytes is cut off", Truncated)
-    text = source.read_at(16, length)
-    if crc32(text, crc32(head[:12])) != int.from_bytes(head[12:16], "little"):
-        raise wrong("its header does not have its checksum")
-    header = parse_json(text.rstrip(b"\0"), path=source.label, offset=16)
-    try:
-        rows, dim, unit = header["rows"], header["dim"], float(header["unit"])
-        table = {str(name): (str(dtype), size, crcs) for name, dtype, size, crcs in header["arrays"]}
-        str(header["sha256"]), header["stamp"]
-    except (TypeError, KeyError, ValueError):
-        raise wrong("its header lacks a field") from None
-    if not all(type(v) is int and v > 0 for v in (rows, dim)) or not (np.isfinite(unit) and unit > 0):
-        raise wrong("its header holds impossible numbers")
-    if set(table) - {"center"} != set(DTYPES) - {"center"}:
-        raise wrong("its arrays are not those of an index")
-    at = 16 + length
+    name: str
+    dtype: str
+    size: Any
+    crcs: Any
+
+    @property
+    def stored(self) -> int:
+        """Bytes in the file, with the zeros after them."""
+        return int(-(-self.size // 64) * 64)
+
+
+def _wrong(source: Source, what: str, kind: type[FormatError] = Corrupt) -> FormatError:
+    return kind(f"not a usable index: {what}", path=source.label, remedy=REMEDY)
+
+
+def _read(source: Source) -> tuple[dict[str, Any], dict[str, Array], Stretches]:
+    header, at = _read_header(source)
+    entries = _entries(source, header)
     arrays: dict[str, Array] = {}
     codes: Stretches | None = None
-    for name, (dtype, size, crcs) in table.items():
-        shape = (rows, dim) if name == "codes" else (dim,) if name == "center" else (rows,)
-        expected = np.dtype(DTYPES[name])
-        if dtype != expected.str or size != expected.itemsize * int(np.prod(shape, dtype=object)):
-            raise wrong(f"array {name} has another shape than its rows")
-        padded = -(-size // 64) * 64
-        if at + padded > source.size:
-            raise wrong(f"array {name} is cut off at {source.size} bytes", Truncated)
-        if not isinstance(crcs, list) or len(crcs) != -(-size // STRETCH):
-            raise wrong(f"array {name} lacks checksums")
-        stretches = Stretches(name, source.mapped(at, padded), crcs, source.label, at)
-        arrays[name] = stretches.data[:size].view(expected).reshape(shape)
-        if name == "codes":
+    for entry in entries:
+        shape = _shape(source, entry, header["rows"], header["dim"])
+        stretches = _map(source, entry, at)
+        arrays[entry.name] = stretches.data[: entry.size].view(DTYPES[entry.name]).reshape(shape)
+        if entry.name == "codes":
             codes = stretches
         else:
-            stretches.check(0, padded)
-        at += padded
+            stretches.check(0, entry.stored)
+        at += entry.stored
     if at != source.size:
-        raise wrong(f"{source.size - at} bytes follow its arrays")
+        raise _wrong(source, f"{source.size - at} bytes follow its arrays")
     assert codes is not None
     return header, arrays, codes
+
+
+def _read_header(source: Source) -> tuple[Any, int]:
+    """The header as JSON, whatever it says, and where it ends."""
+    head = source.read_at(0, 16)
+    if head[:8] == b"PVINDEX1":
+        raise _wrong(source, "it was written by an earlier polyvec, without checksums", Unsupported)
+    if len(head) < 16 or head[:8] != MAGIC:
+        raise _wrong(source, "the first bytes are not PVINDEX2")
+    length = int.from_bytes(head[8:12], "little")
+    if length > MOST_HEADER or (16 + length) % 64:
+        raise _wrong(source, f"its header cannot have {length} bytes")
+    if 16 + length > source.size:
+        raise _wrong(source, f"its header of {length} bytes is cut off", Truncated)
+    text = source.read_at(16, length)
+    if crc32(text, crc32(head[:12])) != int.from_bytes(head[12:16], "little"):
+        raise _wrong(source, "its header does not have its checksum")
+    return parse_json(text.rstrip(b"\0"), path=source.label, offset=16), 16 + length
+
+
+def _entries(source: Source, header: Any) -> list[_Entry]:
+    """The arrays that the header lists; an error where it is not that of an index."""
+    try:
+        rows, dim, unit = header["rows"], header["dim"], float(header["unit"])
+        table = {str(name): _Entry(str(name), str(dtype), *rest) for name, dtype, *rest in header["arrays"]}
+        str(header["sha256"]), header["stamp"]
+    except (TypeError, KeyError, ValueError):
+        raise _wrong(source, "its header lacks a field") from None
+    if not all(type(v) is int and v > 0 for v in (rows, dim)) or not (np.isfinite(unit) and unit > 0):
+        raise _wrong(source, "its header holds impossible numbers")
+    if set(table) - {"center"} != set(DTYPES) - {"center"}:
+        raise _wrong(source, "its arrays are not those of an index")
+    return list(table.values())
+
+
+def _shape(source: Source, entry: _Entry, rows: int, dim: int) -> tuple[int, ...]:
+    shape = {"codes": (rows, dim), "center": (dim,)}.get(entry.name, (rows,))
+    expected = np.dtype(DTYPES[entry.name])
+    if entry.dtype != expected.str or entry.size != expected.itemsize * prod(shape):
+        raise _wrong(source, f"array {entry.name} has another shape than its rows")
+    return shape
+
+
+def _map(source: Source, entry: _Entry, at: int) -> Stretches:
+    if at + entry.stored > source.size:
+        raise _wrong(source, f"array {entry.name} is cut off at {source.size} bytes", Truncated)
+    if not isinstance(entry.crcs, list) or len(entry.crcs) != -(-entry.size // STRETCH):
+        raise _wrong(source, f"array {entry.name} lacks checksums")
+    return Stretches(entry.name, source.mapped(at, entry.stored), entry.crcs, source.label, at)
