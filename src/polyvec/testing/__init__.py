@@ -20,12 +20,17 @@ from __future__ import annotations
 import pytest
 
 pytest.register_assert_rewrite(
-    "polyvec.testing.suite", "polyvec.testing.reading", "polyvec.testing.contents", "polyvec.testing.atomicity"
+    "polyvec.testing.suite",
+    "polyvec.testing.reading",
+    "polyvec.testing.contents",
+    "polyvec.testing.atomicity",
+    "polyvec.testing.descriptors",
 )
 
 from polyvec.core.sources import MemorySource  # noqa: E402
+from polyvec.testing.memory import MemorySink  # noqa: E402
 from polyvec.testing.reading import ReadingSuite  # noqa: E402
 from polyvec.testing.samples import Sample, SampleFile, vectors  # noqa: E402
 from polyvec.testing.suite import FormatSuite  # noqa: E402
 
-__all__ = ["FormatSuite", "MemorySource", "ReadingSuite", "Sample", "SampleFile", "vectors"]
+__all__ = ["FormatSuite", "MemorySink", "MemorySource", "ReadingSuite", "Sample", "SampleFile", "vectors"]

@@ -7,6 +7,7 @@ import resource
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -16,11 +17,13 @@ from polyvec.core.errors import Cancelled, InputError
 from polyvec.testing import atomicity
 from polyvec.testing.contents import assert_same_contents, consume
 from polyvec.testing.limits import limited
+from polyvec.testing.memory import MemorySink
 from polyvec.testing.reading import Export, ReadingSuite
 from polyvec.testing.samples import Sample
 from polyvec.verbs.convert import convert
 from polyvec.verbs.describe import describe
 from polyvec.verbs.verify import verify
+from polyvec.writing import road
 from polyvec.writing.road import ENCODINGS
 from polyvec.writing.write import write
 
@@ -98,6 +101,14 @@ class FormatSuite(ReadingSuite):
 
     def test_the_same_collection_gives_the_same_bytes(self, sample: Sample, tmp_path: Path) -> None:
         assert self._export(sample, tmp_path / "one") == self._export(sample, tmp_path / "two")
+
+    def test_a_sink_of_any_kind_gets_the_same_bytes(self, sample: Sample, tmp_path: Path) -> None:
+        whole = self._export(sample, tmp_path / "file")
+        sink = MemorySink(self._name(sample))
+        with mock.patch.object(road, "open_sink", lambda target, **options: sink):
+            self._write(sample, tmp_path / self._name(sample), sidecar=False)
+        assert sink.committed == whole
+        assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
     def test_how_the_rows_arrive_does_not_change_the_bytes(self, sample: Sample, tmp_path: Path) -> None:
         whole = self._export(sample, tmp_path / "whole")
