@@ -412,7 +412,7 @@ def reopen(place: Place, identity: Identity | None) -> Source:
 
 
 def _bytes_of(out: NDArray[Any]) -> memoryview:
-    return memoryview(out.reshape(-1).view(np.uint8).data) if out.size else memoryview(b"")
+    return memoryview(out.reshape(-1).view(np.uint8).data) if out.size else memoryview(bytearray())
 
 
 def _merged(ranges: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int, list[int]]]:
