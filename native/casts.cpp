@@ -17,8 +17,8 @@ using namespace nb::literals;
 
 namespace polyvec {
 
-const CastTable &cast_table() {
-    switch (current_cpu()) {
+const CastTable &cast_table(Cpu cpu) {
+    switch (cpu) {
 #if POLYVEC_X86
         case Cpu::avx512: return casts_avx512;
         case Cpu::avx2: return casts_avx2;
@@ -51,7 +51,7 @@ template <std::size_t in_bytes, std::size_t out_bytes>
 void cast(Field field, nb::handle src_object, nb::handle dst_object, float a, float b, int threads) {
     const Buffer src(src_object, false), dst(dst_object, true);
     const std::size_t n = count_elements(src, in_bytes, dst, out_bytes);
-    const CastKernel kernel = cast_table().*field;
+    const CastKernel kernel = cast_table(current_cpu()).*field;
     const nb::gil_scoped_release released;
     parallel_for(n, threads, grain_floats, piece_step, [&](std::size_t begin, std::size_t end) {
         kernel(src.data() + begin * in_bytes, dst.data() + begin * out_bytes, end - begin, a, b,
@@ -72,7 +72,7 @@ void cast_rows(Field field, nb::handle src_object, nb::handle dst_object, nb::ha
     const bool whole_lines =
         dim * out_bytes % 64 == 0 && reinterpret_cast<std::uintptr_t>(dst.data()) % 64 == 0;
     const bool stream = n * out_bytes >= stream_bytes && (whole_lines || dim * out_bytes >= 2048);
-    const CastKernel kernel = cast_table().*field;
+    const CastKernel kernel = cast_table(current_cpu()).*field;
     const nb::gil_scoped_release released;
     parallel_for(rows, threads, grain_floats / dim + 1, 1, [&](std::size_t begin, std::size_t end) {
         for (std::size_t row = begin; row < end; ++row)
@@ -84,7 +84,7 @@ void cast_rows(Field field, nb::handle src_object, nb::handle dst_object, nb::ha
 std::tuple<float, float, bool> min_max(nb::handle src_object, int threads) {
     const Buffer src(src_object, false);
     if (src.size() % 4 != 0) throw nb::value_error("src is not a whole number of elements");
-    const auto kernel = cast_table().f32_min_max;
+    const auto kernel = cast_table(current_cpu()).f32_min_max;
     const float infinity = std::numeric_limits<float>::infinity();
     Extremes all{infinity, -infinity, false};
     {
@@ -144,8 +144,6 @@ void bind_affine(nb::module_ &m, const char *name, Field field) {
 }  // namespace
 
 void bind_casts(nb::module_ &m) {
-    m.def("cpu_path", [] { return cpu_name(current_cpu()); });
-    m.def("set_cpu_path", [](const char *name) { return set_cpu(name); }, "name"_a);
     bind_plain<2, 4>(m, "f16_to_f32", &CastTable::f16_to_f32);
     bind_plain<4, 2>(m, "f32_to_f16", &CastTable::f32_to_f16);
     bind_plain<2, 4>(m, "bf16_to_f32", &CastTable::bf16_to_f32);

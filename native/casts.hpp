@@ -37,7 +37,7 @@ struct CastTable {
 };
 
 // The table of the path in use now.
-const CastTable &cast_table();
+const CastTable &cast_table(Cpu cpu);
 
 extern const CastTable casts_portable;
 #if POLYVEC_X86

@@ -87,12 +87,13 @@ void nearest(nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu
     if (out.shape(0) != rows.shape(0)) throw std::invalid_argument("nearest: the output has another length");
     const Task task{rows.data() + column, dim, width, book.data(), start.data(), out.data()};
     const size_t n = rows.shape(0);
-    nb::gil_scoped_release release;
     auto run = &find_portable;
 #if POLYVEC_X86
-    if (current_cpu() == Cpu::avx512) run = &find_avx512;
-    if (current_cpu() == Cpu::avx2) run = &find_avx2;
+    const Cpu cpu = current_cpu();
+    if (cpu == Cpu::avx512) run = &find_avx512;
+    if (cpu == Cpu::avx2) run = &find_avx2;
 #endif
+    nb::gil_scoped_release release;
     parallel_for(n, threads, 4096, 1, [&](size_t from, size_t to) { run(task, from, to); });
 }
 

@@ -115,20 +115,21 @@ POLYVEC_WIDE std::uint32_t fold_wide(std::uint32_t crc, const std::uint8_t *p, s
 
 using Fold = std::uint32_t (*)(std::uint32_t, const std::uint8_t *, std::size_t);
 
-Fold best_fold() {
+Fold best_fold(Cpu cpu) {
     static const bool folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
     static const bool wide = folds && __builtin_cpu_supports("vpclmulqdq");
-    const Cpu cpu = current_cpu();
     if (cpu == Cpu::portable || !folds) return step_bytes;
     return cpu == Cpu::avx512 && wide ? fold_wide : fold;
 }
 #else
-auto best_fold() { return step_bytes; }
+auto best_fold(Cpu) { return step_bytes; }
 #endif
 
 }  // namespace
 
-std::uint32_t crc32(const std::uint8_t *p, std::size_t n, std::uint32_t crc) { return ~best_fold()(~crc, p, n); }
+std::uint32_t crc32(const std::uint8_t *p, std::size_t n, std::uint32_t crc, Cpu cpu) {
+    return ~best_fold(cpu)(~crc, p, n);
+}
 
 std::uint32_t crc32_shift(std::size_t bytes) { return x_to_the(8 * bytes); }
 

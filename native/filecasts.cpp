@@ -68,7 +68,8 @@ std::tuple<std::uint32_t, int> read_cast(int fd, std::int64_t offset, nb::handle
     const Buffer out(out_object, true);
     const Kind &kind = find_kind(name);
     const std::size_t n = count_floats(out);
-    const CastKernel decode = cast_table().*kind.decode;
+    const Cpu cpu = current_cpu();
+    const CastKernel decode = cast_table(cpu).*kind.decode;
     std::vector<std::uint8_t> codes(std::min(n * kind.bytes, stretch));
     const nb::gil_scoped_release released;
     const PlainFloats plain;
@@ -77,7 +78,7 @@ std::tuple<std::uint32_t, int> read_cast(int fd, std::int64_t offset, nb::handle
         count = next_count(offset, n - at, kind.bytes);
         const std::size_t size = count * kind.bytes;
         if (const int failed = read_all(fd, codes.data(), size, offset)) return {0, failed};
-        if (check) crc = crc32(codes.data(), size, crc);
+        if (check) crc = crc32(codes.data(), size, crc, cpu);
         decode(codes.data(), out.data() + 4 * at, count, a, b, 4 * n >= stream_bytes);
         offset += static_cast<std::int64_t>(size);
     }
@@ -91,7 +92,8 @@ std::tuple<std::uint32_t, bool, int> write_cast(int fd, std::int64_t offset, nb:
     const Buffer values(values_object, false);
     const Kind &kind = find_kind(name);
     const std::size_t n = count_floats(values);
-    const CastKernel encode = cast_table().*kind.encode;
+    const Cpu cpu = current_cpu();
+    const CastKernel encode = cast_table(cpu).*kind.encode;
     const bool half = kind.encode == &CastTable::f32_to_f16, brain = kind.encode == &CastTable::f32_to_bf16;
     std::vector<std::uint8_t> codes(std::min(n * kind.bytes, stretch));
     const nb::gil_scoped_release released;
@@ -103,7 +105,7 @@ std::tuple<std::uint32_t, bool, int> write_cast(int fd, std::int64_t offset, nb:
         const std::size_t size = count * kind.bytes;
         encode(values.data() + 4 * at, codes.data(), count, a, b, false);
         if ((half || brain) && beyond_numbers(codes.data(), count, half ? 0x7c00 : 0x7f80)) numbers = false;
-        crc = crc32(codes.data(), size, crc);
+        crc = crc32(codes.data(), size, crc, cpu);
         if (const int failed = write_all(fd, codes.data(), size, offset)) return {0, numbers, failed};
         offset += static_cast<std::int64_t>(size);
     }

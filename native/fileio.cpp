@@ -56,13 +56,13 @@ struct Job {
     }
 
     // Reads one stretch; the thread that ends the last one puts the sums together, and is told that it was.
-    bool work(int fd, std::size_t number) {
+    bool work(int fd, std::size_t number, Cpu cpu) {
         Piece &piece = pieces[number];
         if (!failed.load(std::memory_order_relaxed)) {
             if (const int error = read_all(fd, piece.target, piece.size, piece.offset))
                 failed.store(error, std::memory_order_relaxed);
             else if (check)
-                piece.crc = crc32(piece.target, piece.size);
+                piece.crc = crc32(piece.target, piece.size, 0, cpu);
         }
         if (left.fetch_sub(1) != 1) return false;
         finish();
@@ -93,7 +93,7 @@ struct Job {
 // Threads that fill one buffer after the other, without a pause between them, for as long as a load takes.
 class Filler {
   public:
-    Filler(int fd, int threads) : fd_(fd) {
+    Filler(int fd, int threads) : fd_(fd), cpu_(current_cpu()) {
         for (int i = 0; i < std::max(1, threads); ++i) threads_.emplace_back([this] { run(); });
     }
 
@@ -146,7 +146,7 @@ class Filler {
             if (ended_ || job == nullptr) return;
             const std::size_t number = job->next++;
             lock.unlock();
-            const bool last = job->work(fd_, number);
+            const bool last = job->work(fd_, number, cpu_);
             lock.lock();
             if (last) {
                 job->done = true;
@@ -161,6 +161,7 @@ class Filler {
     }
 
     int fd_;
+    Cpu cpu_;  // of the context that asked: the threads have none
     std::vector<std::thread> threads_;
     std::mutex mutex_;
     std::condition_variable wake_, done_;

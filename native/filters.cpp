@@ -141,10 +141,10 @@ __attribute__((target("avx2,fma"))) void pass_avx2(Sieve &sieve, const Score *sc
 #endif
 
 template <class Score>
-void pass_tile(Sieve &sieve, const Score *scores, size_t stride, size_t first, size_t rows) {
+void pass_tile(Sieve &sieve, const Score *scores, size_t stride, size_t first, size_t rows, [[maybe_unused]] Cpu cpu) {
 #if POLYVEC_X86
-    if (current_cpu() == Cpu::avx512) return pass_avx512(sieve, scores, stride, first, rows);
-    if (current_cpu() == Cpu::avx2) return pass_avx2(sieve, scores, stride, first, rows);
+    if (cpu == Cpu::avx512) return pass_avx512(sieve, scores, stride, first, rows);
+    if (cpu == Cpu::avx2) return pass_avx2(sieve, scores, stride, first, rows);
 #endif
     pass_portable(sieve, scores, stride, first, rows);
 }
@@ -155,9 +155,10 @@ template <class Score> size_t push(Sieve &sieve, Matrix<Score> scores, size_t fi
     if (first > sieve.terms.rows || rows > sieve.terms.rows - first) throw std::invalid_argument("push: rows beyond the terms");
     const Score *data = scores.data();
     const size_t stride = scores.shape(1);
+    const Cpu cpu = current_cpu();
     nb::gil_scoped_release release;
     const PlainFloats plain;
-    pass_tile(sieve, data, stride, first, rows);
+    pass_tile(sieve, data, stride, first, rows, cpu);
     return sieve.total;
 }
 
@@ -232,13 +233,12 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni"))) void dots_vnni(c
 }
 #endif
 
-Dots pick_dots(size_t dim) {
+Dots pick_dots([[maybe_unused]] size_t dim, [[maybe_unused]] Cpu cpu) {
 #if POLYVEC_X86
     static const bool vnni = __builtin_cpu_supports("avx512vnni");
-    if (current_cpu() == Cpu::avx512 && vnni && dim < (1u << 15)) return dots_vnni;
-    if (current_cpu() == Cpu::avx512 || current_cpu() == Cpu::avx2) return dots_avx2;
+    if (cpu == Cpu::avx512 && vnni && dim < (1u << 15)) return dots_vnni;
+    if (cpu == Cpu::avx512 || cpu == Cpu::avx2) return dots_avx2;
 #endif
-    (void)dim;
     return dots_portable;
 }
 
@@ -295,9 +295,10 @@ size_t scan(Sieve &sieve, Matrix<int8_t> codes, Matrix<int8_t> queries, size_t f
     if (queries.shape(0) != sieve.queries || queries.shape(1) != dim) throw std::invalid_argument("scan: queries do not fit");
     if (stop > codes.shape(0) || stop > sieve.terms.rows || first > stop) throw std::invalid_argument("scan: rows beyond the codes");
     const int8_t *base = codes.data(), *q = queries.data();
+    const Cpu cpu = current_cpu();
+    const Dots dots = pick_dots(dim, cpu);
     nb::gil_scoped_release release;
     const PlainFloats plain;
-    const Dots dots = pick_dots(dim);
     constexpr size_t STRIP = 1024;
     int32_t scores[STRIP];
     for (size_t row = first; row < stop; row += STRIP) {
@@ -305,7 +306,7 @@ size_t scan(Sieve &sieve, Matrix<int8_t> codes, Matrix<int8_t> queries, size_t f
         for (size_t j = 0; j < sieve.queries; ++j) {
             dots(base + row * dim, dim, rows, q + j * dim, scores);
 #if POLYVEC_X86
-            if (current_cpu() == Cpu::avx512) {
+            if (cpu == Cpu::avx512) {
                 strip_avx512(sieve, j, scores, row, rows);
                 continue;
             }

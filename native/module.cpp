@@ -7,6 +7,7 @@ namespace polyvec {
 
 void bind_casts(nb::module_ &m);
 void bind_centroids(nb::module_ &m);
+void bind_dispatch(nb::module_ &m);
 void bind_encoder(nb::module_ &m);
 void bind_filecasts(nb::module_ &m);
 void bind_fileio(nb::module_ &m);
@@ -30,6 +31,7 @@ NB_MODULE(_native, m) {
     m.doc() = "polyvec's compiled kernels; polyvec.kernels picks between them and NumPy.";
     polyvec::bind_casts(m);
     polyvec::bind_centroids(m);
+    polyvec::bind_dispatch(m);
     polyvec::bind_encoder(m);
     polyvec::bind_filecasts(m);
     polyvec::bind_fileio(m);

@@ -142,22 +142,24 @@ __attribute__((target("bmi2"))) void unpack_bmi2(const std::uint8_t *from, const
     }
     unpack_by_bits(bits)(from, stop, n, codes);
 }
-bool has_bmi2() {
+bool has_bmi2(Cpu cpu) {
     static const bool found = __builtin_cpu_supports("bmi2") != 0;
-    return found && current_cpu() >= Cpu::avx2;
+    return found && cpu >= Cpu::avx2;
 }
 #endif
 
-void pack_any(const std::uint8_t *codes, std::size_t n, std::uint8_t *to, const std::uint8_t *stop, unsigned bits) {
+void pack_any(const std::uint8_t *codes, std::size_t n, std::uint8_t *to, const std::uint8_t *stop, unsigned bits,
+              [[maybe_unused]] Cpu cpu) {
 #if POLYVEC_X86
-    if (has_bmi2()) return pack_bmi2(codes, n, to, stop, bits);
+    if (has_bmi2(cpu)) return pack_bmi2(codes, n, to, stop, bits);
 #endif
     pack_by_bits(bits)(codes, n, to, stop);
 }
 
-void unpack_any(const std::uint8_t *from, const std::uint8_t *stop, std::size_t n, std::uint8_t *codes, unsigned bits) {
+void unpack_any(const std::uint8_t *from, const std::uint8_t *stop, std::size_t n, std::uint8_t *codes, unsigned bits,
+                [[maybe_unused]] Cpu cpu) {
 #if POLYVEC_X86
-    if (has_bmi2()) return unpack_bmi2(from, stop, n, codes, bits);
+    if (has_bmi2(cpu)) return unpack_bmi2(from, stop, n, codes, bits);
 #endif
     unpack_by_bits(bits)(from, stop, n, codes);
 }
@@ -184,19 +186,18 @@ __attribute__((target("avx2"))) void split_avx2(const std::uint8_t *at, std::siz
 __attribute__((target("avx2"))) void join_avx2(const std::uint8_t *const *bytes, std::size_t n, std::uint32_t *to) {
     join_loop(bytes, n, to);
 }
-bool wide() { return current_cpu() >= Cpu::avx2; }
 #endif
 
-void split_bytes(const std::uint8_t *at, std::size_t n, std::uint8_t *to) {
+void split_bytes(const std::uint8_t *at, std::size_t n, std::uint8_t *to, [[maybe_unused]] Cpu cpu) {
 #if POLYVEC_X86
-    if (wide()) return split_avx2(at, n, to);
+    if (cpu >= Cpu::avx2) return split_avx2(at, n, to);
 #endif
     split_loop(at, n, to);
 }
 
-void join_bytes(const std::uint8_t *const *bytes, std::size_t n, std::uint32_t *to) {
+void join_bytes(const std::uint8_t *const *bytes, std::size_t n, std::uint32_t *to, [[maybe_unused]] Cpu cpu) {
 #if POLYVEC_X86
-    if (wide()) return join_avx2(bytes, n, to);
+    if (cpu >= Cpu::avx2) return join_avx2(bytes, n, to);
 #endif
     join_loop(bytes, n, to);
 }
@@ -215,6 +216,7 @@ void planes_pack(nb::handle src_object, int plane, int bits, nb::handle table_ob
     std::memcpy(codes, table.data(), 256);
     bool same = true;
     for (int i = 0; i < 256; ++i) same = same && codes[i] == i;
+    const Cpu cpu = current_cpu();
     const nb::gil_scoped_release released;
     parallel_for(n, threads, grain_groups * group, stretch, [&](std::size_t begin, std::size_t end) {
         // A piece of work may only write its own bytes: the 8-byte stores stop where it stops.
@@ -224,10 +226,10 @@ void planes_pack(nb::handle src_object, int plane, int bits, nb::handle table_ob
             const std::size_t count = std::min(stretch, end - first);
             const std::uint8_t *at = src.data() + first * 4 + plane;
             std::uint8_t *to = width == 8 ? out.data() + first : local;
-            split_bytes(at, count, to);
+            split_bytes(at, count, to, cpu);
             if (!same)
                 for (std::size_t i = 0; i < count; ++i) to[i] = codes[to[i]];
-            if (width < 8) pack_any(local, count, out.data() + first / 8 * width, stop, width);
+            if (width < 8) pack_any(local, count, out.data() + first / 8 * width, stop, width, cpu);
         }
     });
 }
@@ -265,6 +267,7 @@ bool planes_unpack(nb::handle src_object, std::size_t a, std::size_t b, std::siz
         for (std::size_t i = 0; same[p] && i < 256; ++i) same[p] = tables[p][i] == i;
     }
     std::atomic<bool> good{true};
+    const Cpu cpu = current_cpu();
     const nb::gil_scoped_release released;
     parallel_for(n, threads, grain_groups * group, stretch, [&](std::size_t begin, std::size_t end) {
         std::uint8_t local[planes][stretch + group];
@@ -278,7 +281,7 @@ bool planes_unpack(nb::handle src_object, std::size_t a, std::size_t b, std::siz
                 if (width[p] == 8)
                     codes = from[p] + first;
                 else
-                    unpack_any(from[p] + first / 8 * width[p], stops[p], count, local[p], width[p]);
+                    unpack_any(from[p] + first / 8 * width[p], stops[p], count, local[p], width[p], cpu);
                 if (!whole[p]) {
                     std::uint8_t most = 0;
                     for (std::size_t i = 0; i < count; ++i) most = codes[i] > most ? codes[i] : most;
@@ -290,7 +293,7 @@ bool planes_unpack(nb::handle src_object, std::size_t a, std::size_t b, std::siz
                     bytes[p] = local[p];
                 }
             }
-            join_bytes(bytes, count, values);
+            join_bytes(bytes, count, values, cpu);
             std::memcpy(out.data() + first * 4, values, count * 4);
         }
         if (flawed) good = false;

@@ -121,8 +121,9 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=51
 
 RoundRows pick() {
 #if POLYVEC_X86
-    if (current_cpu() == Cpu::avx512) return round_avx512;
-    if (current_cpu() == Cpu::avx2) return round_avx2;
+    const Cpu cpu = current_cpu();
+    if (cpu == Cpu::avx512) return round_avx512;
+    if (cpu == Cpu::avx2) return round_avx2;
 #endif
     return round_portable;
 }

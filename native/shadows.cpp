@@ -219,12 +219,10 @@ void shadow(In<T> rows, nb::object center_object, nb::object codes_object, nb::o
     }
     std::vector<float> room((dim + 15) / 16 * 16, 0.0f);
     const T *x = rows.data();
+    const auto measure = center ? pick<T, true>() : pick<T, false>();
     nb::gil_scoped_release release;
     const PlainFloats plain;
-    if (center)
-        pick<T, true>()(x, center, dim, from, to, out, room.data());
-    else
-        pick<T, false>()(x, center, dim, from, to, out, room.data());
+    measure(x, center, dim, from, to, out, room.data());
 }
 
 template <class T> void bind_for(nb::module_ &m) {

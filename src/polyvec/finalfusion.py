@@ -11,10 +11,8 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Collection as Words
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,15 +21,16 @@ from numpy.typing import NDArray
 from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn
-from polyvec.core.errors import Corrupt, FormatWarning, InputError, UnknownWord
+from polyvec.core.errors import Corrupt, InputError, UnknownWord
+from polyvec.core.remarks import unremarked
 from polyvec.core.subwords import Composed, compose
 from polyvec.core.vocab import Vocab
 from polyvec.formats.finalfusion import FinalfusionCollection
 from polyvec.formats.words import unit_columns
 from polyvec.kernels import strings as tables
 from polyvec.kernels.lengths import unit_rows
-from polyvec.kernels.paths import default_threads
 from polyvec.kernels.rows import RowSearch
+from polyvec.kernels.threads import Crew, default_threads
 from polyvec.words.codes import CodeSearch
 from polyvec.words.storage import Storage
 from polyvec.writing.receipts import Receipt
@@ -67,8 +66,7 @@ def load(
     if duplicates not in (None, "first", "error"):
         raise InputError(f"duplicates is 'first' or 'error', not {duplicates!r}")
     own: dict[str, Any] = {"lossy": True} if lossy else {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FormatWarning)  # they are in `notes`
+    with unremarked():  # all is in `notes`
         collection = formats.open(path, format=format, **own)
     if collection.vocab is None:
         found = collection.format
@@ -101,7 +99,7 @@ class Embeddings:
         self.notes: list[str] = list(collection.notes)
         # A full load has its index, made while the rows are read; a mapped one builds it on the first look-up.
         large = not mmap and len(self.vocab) >= LARGE_VOCAB and default_threads() > 1
-        with ThreadPoolExecutor(1) as beside:
+        with Crew(1) as beside:
             indexed = beside.submit(lambda: self.vocab.duplicates) if large else None
             self.storage = Storage(collection.vectors, mmap=mmap)
             subwords = collection.columns.get("subwords")

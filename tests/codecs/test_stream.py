@@ -17,8 +17,7 @@ from polyvec.core.errors import InputError
 from polyvec.core.format import WriteOptions
 from polyvec.core.targets import open_sink
 from polyvec.core.views import ConcatColumn, RangeColumn, TakeColumn
-from polyvec.kernels.paths import default_threads
-from polyvec.kernels.threads import spread
+from polyvec.kernels.threads import default_threads, spread
 
 ROWS = np.random.default_rng(0).standard_normal((1003, 17), dtype=np.float32)
 

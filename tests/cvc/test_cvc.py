@@ -19,11 +19,12 @@ import pytest
 import polyvec as pv
 from polyvec import cvc, kernels
 from polyvec.core import devices
+from polyvec.core.reading import load_extents
 from polyvec.core.sources import open_source
 from polyvec.cvc.loading import File
 from polyvec.formats.cvc import writer
 from polyvec.formats.cvc.header import read_header
-from polyvec.kernels.paths import limit_threads
+from polyvec.kernels.threads import limit_threads
 from polyvec.testing import vectors
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cvc"
@@ -205,6 +206,35 @@ def test_chunks_come_one_by_one_in_the_files_order(packed: Path) -> None:
     out = np.empty((300, 8), np.float32)
     for index, array in cvc.load_cvc_chunked(packed, out=out):
         assert array.base is out and np.array_equal(array, HALF[index * 300 : index * 300 + 300])
+
+
+def test_interleaved_chunked_loads_leave_the_process_on_its_code_path(packed: Path) -> None:
+    usual = kernels.cpu_path()
+    first, second = (cvc.load_cvc_chunked(packed, backend="python") for _ in range(2))
+    for (_, one), (_, other) in zip(first, second, strict=True):
+        assert np.array_equal(one, other)
+        assert kernels.cpu_path() == usual  # also while they wait
+    started = cvc.load_cvc_chunked(packed, backend="python")
+    next(started)
+    again = cvc.load_cvc_chunked(packed, backend="python")
+    next(again)
+    started.close()  # the first to come is the first to go
+    again.close()
+    assert kernels.cpu_path() == usual
+
+
+def test_the_python_backend_decodes_in_numpy_at_every_step(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    met = []
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        met.append(kernels.cpu_path())
+        return load_extents(*arguments, **options)
+
+    monkeypatch.setattr("polyvec.cvc.loading.load_extents", watched)
+    for backend, path in (("python", "numpy"), ("auto", kernels.cpu_path())):
+        list(cvc.load_cvc_chunked(packed, backend=backend))
+        assert met == [path] * 4
+        met.clear()
 
 
 def test_chunked_loading_and_streaming_hold_less_than_two_chunks(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 import polyvec
 from polyvec import kernels
-from polyvec.kernels import paths
+from polyvec.kernels import paths, threads
 
 SHOW = "from polyvec import kernels as k; print(k.NATIVE, k.cpu_path(), k.default_threads())"
 
@@ -82,7 +83,7 @@ def test_default_threads_are_the_cores_this_process_may_use(monkeypatch: pytest.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7}, raising=False)
     assert kernels.default_threads() == 3
     with pytest.raises(ValueError, match="num_threads is 0"):
-        paths.resolve_threads(0)
+        threads.resolve_threads(0)
 
 
 def test_casts_from_many_python_threads_do_not_disturb_each_other() -> None:
@@ -113,3 +114,48 @@ def test_kernels_work_after_a_fork() -> None:
     )
     done = python(code)
     assert done.stdout.strip() == "both", done.stderr
+
+
+def test_a_path_chosen_in_one_thread_is_not_seen_in_another() -> None:
+    usual, met, seen = kernels.cpu_path(), threading.Barrier(2, timeout=60), {}
+
+    def work(name: str) -> None:
+        with kernels.use_path(name):
+            met.wait()  # both have chosen
+            seen[name] = kernels.cpu_path(), paths.native() is None
+            met.wait()  # neither has ended
+        seen[f"after {name}"] = kernels.cpu_path(), paths.native() is None
+
+    workers = [threading.Thread(target=work, args=(name,)) for name in ("numpy", kernels.available_paths()[0])]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert seen.pop("numpy") == ("numpy", True)
+    assert set(seen.values()) == {(usual, not kernels.NATIVE)}
+    assert kernels.cpu_path() == usual
+
+
+@pytest.mark.skipif(not kernels.NATIVE, reason="no compiled module")
+@pytest.mark.parametrize("name", [name for name in kernels.available_paths() if name != "numpy"])
+def test_the_compiled_module_runs_on_the_path_of_the_calling_context(name: str) -> None:
+    module, usual = paths.native(), kernels.cpu_path()
+    assert module is not None
+    chosen = contextvars.copy_context()
+    with kernels.use_path(name):
+        assert module.cpu_path() == name
+        chosen = contextvars.copy_context()
+    assert module.cpu_path() == usual
+    assert chosen.run(module.cpu_path) == name  # a task or a thread of that context
+
+
+def test_two_blocks_that_overlap_leave_the_path_as_it_was() -> None:
+    usual = kernels.cpu_path()
+    contexts = [contextvars.copy_context() for _ in range(2)]
+    blocks = [kernels.use_path("numpy") for _ in range(2)]
+    for context, block in zip(contexts, blocks, strict=True):
+        context.run(block.__enter__)
+    for context, block in zip(contexts, blocks, strict=True):  # the first to come is the first to go
+        context.run(block.__exit__, None, None, None)
+        assert kernels.cpu_path() == usual
+    assert [context.run(kernels.cpu_path) for context in contexts] == [usual, usual]

@@ -56,6 +56,7 @@ def command(
         dry_run=dry_run,
         sha256=sha256,
         progress=progress(json),
-        options=flags.own_options(option, dim) | ({} if duplicates is None else {"duplicates": duplicates}),
+        **flags.own_options(option, dim),
+        **({} if duplicates is None else {"duplicates": duplicates}),
     )
     print_receipt(receipt, json=json)

@@ -60,7 +60,7 @@ def command(
         dry_run=dry_run,
         sha256=sha256,
         progress=progress(json),
-        options=flags.own_options(option, dim),
+        **flags.own_options(option, dim),
     )
     print_receipt(receipt, json=json)
 

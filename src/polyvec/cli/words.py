@@ -41,8 +41,7 @@ def select(
     from polyvec.cli.terminal import note
     from polyvec.core.errors import InputError, UnknownWord
     from polyvec.verbs.words import select as choose
-    from polyvec.writing.options import gather
-    from polyvec.writing.road import write_collection
+    from polyvec.writing.road import gather, write_collection
 
     target = flags.one_output(target, output)
     asked = _lines(words)
@@ -87,8 +86,7 @@ def metadata(
     from polyvec.cli.terminal import print_json
     from polyvec.core.errors import InputError
     from polyvec.formats.finalfusion.toml import dump_toml
-    from polyvec.writing.options import gather
-    from polyvec.writing.road import write_collection
+    from polyvec.writing.road import gather, write_collection
 
     if toml is None and (target is not None or output is not None):
         raise InputError(
@@ -166,8 +164,7 @@ def bucket_to_explicit(
     """
     from polyvec import formats
     from polyvec.verbs.words import bucket_to_explicit as make_explicit
-    from polyvec.writing.options import gather
-    from polyvec.writing.road import write_collection
+    from polyvec.writing.road import gather, write_collection
 
     target = flags.one_output(target, output)
     with formats.open(source) as collection:

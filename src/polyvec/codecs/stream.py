@@ -8,8 +8,7 @@ from polyvec.core.columns import Column
 from polyvec.core.errors import Corrupt
 from polyvec.core.format import WriteOptions
 from polyvec.core.sinks import COPY_STEP, Sink
-from polyvec.kernels.paths import default_threads
-from polyvec.kernels.threads import spread
+from polyvec.kernels.threads import default_threads, spread
 
 PARALLEL_BYTES = 32 << 20  # smaller columns are written by the caller
 PIECE_BYTES = 2 << 20  # decoded: stays in the cache until it is written

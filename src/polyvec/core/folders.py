@@ -20,13 +20,13 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from polyvec.core.commits import announce, roll_forward, sync_folder
 from polyvec.core.errors import InputError, PolyvecError, speak_of
 from polyvec.core.journal import TEMP_SUFFIX, may_act, temp_stem
 from polyvec.core.locks import LOCK_SUFFIX, folder_lock, job_lock
+from polyvec.kernels.threads import Crew
 
 OLD_SUFFIX = ".polyvec-old"
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
@@ -302,7 +302,7 @@ def _same(path: Path, twin: Path) -> bool:
 def _sync(folder: Path) -> None:
     """Make a folder and all it holds survive a power cut."""
     files = [path for _, path in _files(folder) if path.is_file() and not path.is_symlink()]
-    with ThreadPoolExecutor(SYNC_THREADS) as pool:
+    with Crew(SYNC_THREADS) as pool:
         list(pool.map(_sync_file, files))
     for where, _, _ in os.walk(folder, topdown=False):
         sync_folder(Path(where))

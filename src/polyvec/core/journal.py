@@ -15,13 +15,13 @@ import json
 import os
 import re
 import stat
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from polyvec.core.errors import FormatError, FormatWarning
+from polyvec.core.errors import FormatError
+from polyvec.core.remarks import remark
 from polyvec.core.strict_json import parse_json
 
 JOURNAL = ".polyvec-commit.json"
@@ -110,7 +110,7 @@ def read_journal(folder: str | os.PathLike[str]) -> Journal | None:
     try:
         return parse_journal(data, path)
     except FormatError as error:
-        warnings.warn(f"{error}; it is passed over", FormatWarning, stacklevel=2)
+        remark(f"{error}; it is passed over", stacklevel=2)
         return None
 
 

@@ -25,8 +25,7 @@ from polyvec.core.journal import locate, open_named
 from polyvec.core.places import Identity, Place, suffix_of
 from polyvec.kernels.filecasts import Cast, read_cast
 from polyvec.kernels.fileio import read_all, write_all
-from polyvec.kernels.paths import default_threads
-from polyvec.kernels.threads import spread
+from polyvec.kernels.threads import default_threads, spread
 
 Bytes = NDArray[np.uint8]
 Where = str | os.PathLike[str] | Place | bytes | bytearray | memoryview
@@ -84,17 +83,13 @@ class Source(ABC):
             view[at : at + len(piece)] = piece
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of several ranges (offset, size), neighbours read together; `Truncated` when some are not there."""
+        """Several ranges (offset, size), each as `read_at` gives it; neighbours are read together."""
         found: list[bytes] = [b""] * len(ranges)
-        for offset, size in ranges:
-            self._demand(offset, size)
         for first, last, members in _merged(ranges, self.near_bytes):
             data = self.read_at(first, last - first)
-            if len(data) < last - first:
-                raise self._shorter(first + len(data))
             for number in members:
                 offset, size = ranges[number]
-                found[number] = data if size == len(data) else data[offset - first : offset - first + size]
+                found[number] = data if len(members) == 1 else data[offset - first : offset - first + max(0, size)]
         return found
 
     def read_cast(self, offset: int, size: int, out: NDArray[Any], cast: Cast, *, check: bool) -> int | None:
@@ -199,6 +194,8 @@ class Source(ABC):
 
 class MemorySource(Source):
     """Bytes in memory, and the other files of their export where there are any."""
+
+    near_bytes = 0
 
     def __init__(
         self, data: bytes | memoryview, name: str = "<bytes>", beside: Mapping[str, bytes] | None = None
@@ -420,7 +417,7 @@ def _merged(ranges: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int
     stretches: list[tuple[int, int, list[int]]] = []
     for number in sorted(range(len(ranges)), key=lambda number: ranges[number]):
         offset, size = ranges[number]
-        stop = offset + size
+        stop = offset + max(0, size)
         if stretches and offset - stretches[-1][1] <= near:
             first, last, members = stretches[-1]
             members.append(number)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from pathlib import Path
 
-from polyvec.core.errors import FormatWarning, InputError
+from polyvec.core.errors import InputError
+from polyvec.core.remarks import remark
 
 LEAST_BYTES = 1 << 20  # what is smaller is simply tried
 
@@ -40,7 +40,7 @@ def demand_space(target: str | os.PathLike[str], needed: int, *, refuse: bool = 
     )
     if refuse:
         raise InputError(f"{said}; make room, name another place, or go on with --force (check_space=False)")
-    warnings.warn(f"{said}; going on as asked", FormatWarning, stacklevel=3)
+    remark(f"{said}; going on as asked", stacklevel=3)
 
 
 def in_words(count: int) -> str:

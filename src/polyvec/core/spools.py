@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from polyvec.core.sources import Source
 from polyvec.core.written import WrittenSource
 from polyvec.kernels.filecasts import CODE_BYTES, Cast, allocate, write_cast
 from polyvec.kernels.fileio import write_all
+from polyvec.kernels.threads import Crew
 
 HASH_AHEAD = 4 << 20  # a hash that follows a copy starts after this much
 PARALLEL_BYTES = 8 << 20
@@ -90,7 +90,7 @@ class SpooledSink(Sink):
                     return at  # cut short: the plain way goes on from here, and says so
             return size
 
-        with ThreadPoolExecutor(COPY_THREADS) as pool:
+        with Crew(COPY_THREADS) as pool:
             copied = min(pool.map(work, range(0, COPY_THREADS * STRETCH, STRETCH)))
         self.size = max(self.size, start + copied)
         return copied

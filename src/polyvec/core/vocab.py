@@ -18,7 +18,7 @@ from polyvec.core.selection import as_slice, one_row, row_numbers
 from polyvec.core.subwords import Subwords
 from polyvec.kernels import strings as tables
 from polyvec.kernels import subwords as ngrams
-from polyvec.kernels.paths import default_threads
+from polyvec.kernels.threads import default_threads
 
 Offsets = NDArray[np.int64]
 

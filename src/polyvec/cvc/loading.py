@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -18,8 +17,9 @@ from polyvec import kernels
 from polyvec.codecs import Float16
 from polyvec.core import devices
 from polyvec.core.blocks import Array, Extent
-from polyvec.core.errors import Corrupt, DeviceError, FormatError, FormatWarning, InputError, MissingExtra
+from polyvec.core.errors import Corrupt, DeviceError, FormatError, InputError, MissingExtra
 from polyvec.core.reading import Failure, fill_failures, load_extents
+from polyvec.core.remarks import remark
 from polyvec.core.sources import Source, open_source
 from polyvec.formats import refuse_foreign
 from polyvec.formats.cvc import CvcColumn, check_chunk
@@ -188,7 +188,7 @@ class File:
         self.source = source
         self.header: Header = read_header(source)
         for note in self.header.notes:
-            warnings.warn(f"{source.label}: {note}", FormatWarning, stacklevel=5)
+            remark(f"{source.label}: {note}", stacklevel=5)
         self.dtype: str | None = None  # what a device is to decode to
         self._known: dict[str, tuple[Header, list[Extent], np.dtype[Any]]] = {}
         self.on_corruption, self.fill_value, self.corrupted = on_corruption, fill_value, corrupted
@@ -266,23 +266,24 @@ class File:
 
     def load(self, name: str, wanted: Sequence[range], *, out: Array | None = None) -> Any:
         """Ranges of rows of a column, one after the other, in one array."""
-        spec = self.header.spec(name)
-        extents, dtype = self._pieces(name, spec)
-        total = sum(len(rows) for rows in wanted)
-        if self.device is not None:
-            try:
-                return self._load_on_device(name, wanted, out)
-            except DeviceError as error:  # a full or failing device
+        with kernels.use_path("numpy") if self.backend in ("python", "numpy") else nullcontext():
+            spec = self.header.spec(name)
+            extents, dtype = self._pieces(name, spec)
+            total = sum(len(rows) for rows in wanted)
+            if self.device is not None:
+                try:
+                    return self._load_on_device(name, wanted, out)
+                except DeviceError as error:  # a full or failing device
+                    if out is not None:
+                        raise
+                    self._fall_back(error)
+            if self._missing is not None:
                 if out is not None:
-                    raise
-                self._fall_back(error)
-        if self._missing is not None:
-            if out is not None:
-                raise self._missing
-            rows = self._load_here(spec, extents, dtype, wanted, total, None)
-            wish = self.dtype if rows.dtype.kind == "f" else None
-            return devices.in_host_memory(rows, framework=self.framework, dtype=wish)
-        return self._load_here(spec, extents, dtype, wanted, total, out)
+                    raise self._missing
+                rows = self._load_here(spec, extents, dtype, wanted, total, None)
+                wish = self.dtype if rows.dtype.kind == "f" else None
+                return devices.in_host_memory(rows, framework=self.framework, dtype=wish)
+            return self._load_here(spec, extents, dtype, wanted, total, out)
 
     def _load_here(
         self,
@@ -370,11 +371,8 @@ class File:
             if self.corrupted is not None:
                 self.corrupted.append((first, last))
             if self.on_corruption == "warn":
-                warnings.warn(
-                    f"{self.source.label}: rows {first} to {last - 1} are damaged and filled with {self.fill_value}",
-                    FormatWarning,
-                    stacklevel=4,
-                )
+                damaged = f"rows {first} to {last - 1} are damaged and filled with {self.fill_value}"
+                remark(f"{self.source.label}: {damaged}", stacklevel=4)
 
     def check_whole_chunks(self) -> None:
         """Check chunks whose columns have no checksums of their own; possible only where all of them are read."""
@@ -406,8 +404,7 @@ def opened(
     fill_value: float,
     corrupted: list[tuple[int, int]] | None = None,
 ) -> Iterator[File]:
-    numpy_only = backend in ("python", "numpy")
-    with open_source(path) as source, kernels.use_path("numpy") if numpy_only else nullcontext():
+    with open_source(path) as source:
         refuse_foreign(source)
         yield File(source, device, framework, backend, on_corruption, fill_value, corrupted)
 

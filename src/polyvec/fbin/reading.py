@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +10,8 @@ import numpy as np
 
 from polyvec import formats
 from polyvec.core.columns import Column
-from polyvec.core.errors import FormatError, FormatWarning, SizeMismatchWarning
+from polyvec.core.errors import FormatError, SizeMismatchWarning
+from polyvec.core.remarks import remark, unremarked
 from polyvec.core.sources import open_source
 from polyvec.fbin.arguments import MB, Array, StrPath, at_least_one, not_negative
 from polyvec.formats.bins import read_header, swapped_header
@@ -44,14 +44,13 @@ class FBINReader:
             self.file_size_bytes = source.size
         self.expected_size_bytes = header.size + self.vector_count * self.dimension * self._dtype.itemsize
         if self.file_size_bytes != self.expected_size_bytes and not strict:
-            warnings.warn(
+            remark(
                 f"{file_path}: size mismatch: the header promises {self.vector_count} x {self.dimension} values, "
                 f"{self.expected_size_bytes} bytes, and the file has {self.file_size_bytes} bytes",
                 SizeMismatchWarning,
                 stacklevel=2,
             )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FormatWarning)
+        with unremarked():
             self._collection = formats.open(file_path, format=self._format, lenient=not strict, sidecars=False)
         self._column: Column = self._collection.vectors
 

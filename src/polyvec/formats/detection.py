@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyvec.core.errors import AmbiguousFormat, FormatError, FormatWarning, PolyvecError, UnknownFormat
+from polyvec.core.errors import AmbiguousFormat, FormatError, PolyvecError, UnknownFormat
 from polyvec.core.format import Confidence, Format, Match, Peek
 from polyvec.core.options import near
+from polyvec.core.remarks import remark
 from polyvec.core.sources import Source
 from polyvec.formats.discovery import all_formats, find_format, is_own
 from polyvec.formats.foreign import HEAD_BYTES as FOREIGN_BYTES
@@ -46,7 +46,7 @@ def _sniffed(format: Format, peek: Peek) -> Sequence[Match]:
         message = (
             f"the format {format.name} is left out: it cannot look at {peek.name} ({type(error).__name__}: {error})"
         )
-        warnings.warn(message, FormatWarning, stacklevel=2)  # a stranger's fault must not close every other file
+        remark(message, stacklevel=2)  # a stranger's fault must not close every other file
         return []
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from polyvec.core.collection import Collection, concat
-from polyvec.core.errors import FormatError, FormatWarning, InputError, PolyvecError, Replaced, speak_of
+from polyvec.core.errors import FormatError, InputError, PolyvecError, Replaced, speak_of
 from polyvec.core.format import Format
 from polyvec.core.options import check_options, names
+from polyvec.core.remarks import remark
 from polyvec.core.shards import arrange, expand, is_pattern, permit_files
 from polyvec.core.sidecars import attach_sidecars, sidecar_paths
 from polyvec.core.sources import Source, open_source
@@ -74,7 +74,7 @@ def _open(
         try:
             collection = detection.format.open(source, variant=detection.match.variant, lenient=lenient, **own)
             for note in collection.notes:
-                warnings.warn(f"{source.label}: {note}", FormatWarning, stacklevel=4)
+                remark(f"{source.label}: {note}", stacklevel=4)
             if sidecars and source.place is not None:
                 attach_sidecars(collection, source)
         except FormatError as error:
@@ -144,7 +144,7 @@ def _open_shards(pattern: str, **options: Any) -> Collection:
                 )
 
         for problem in shards.problems:
-            warnings.warn(problem, FormatWarning, stacklevel=5)
+            remark(problem, stacklevel=5)
         try:
             whole = _open_all([os.fspath(p) for p in shards.paths], options)
         except FileNotFoundError as error:  # it was listed a moment ago, and may be there again by now

@@ -17,7 +17,8 @@ from polyvec.kernels.casts import (
     u8_to_f32,
 )
 from polyvec.kernels.checksum import crc32, crc32_combine
-from polyvec.kernels.paths import NATIVE, available_paths, cpu_path, default_threads, use_path
+from polyvec.kernels.paths import NATIVE, available_paths, cpu_path, use_path
+from polyvec.kernels.threads import default_threads
 
 __all__ = [
     "NATIVE",

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from polyvec.kernels import reference
-from polyvec.kernels.paths import native, resolve_threads
+from polyvec.kernels.paths import native
+from polyvec.kernels.threads import resolve_threads
 
 Array: TypeAlias = npt.NDArray[Any]
 F32 = np.dtype(np.float32)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from polyvec.kernels import casts
 from polyvec.kernels.checksum import crc32
 from polyvec.kernels.fileio import read_all, write_all
-from polyvec.kernels.paths import limit_threads, native
+from polyvec.kernels.paths import native
+from polyvec.kernels.threads import limit_threads
 
 PIECE = 1 << 20  # values; what the NumPy code holds at a time
 

@@ -7,7 +7,7 @@ Python, or on Python threads.
 from __future__ import annotations
 
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from polyvec.kernels import paths
 from polyvec.kernels.checksum import crc32
+from polyvec.kernels.threads import Crew
 
 Loads = NDArray[np.int64]
 
@@ -51,7 +52,7 @@ class Filler:
         self._fd = fd
         native: Any = paths.native()
         self._native = native.Filler(fd, threads) if native is not None else None
-        self._pool = None if native is not None else ThreadPoolExecutor(threads)
+        self._pool = None if native is not None else Crew(threads)
         self._sums: dict[int, NDArray[np.uint32]] = {}
         self._futures: dict[int, Future[None]] = {}
         self._tickets = 0

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.kernels.paths import native, resolve_threads
+from polyvec.kernels.paths import native
+from polyvec.kernels.threads import resolve_threads
 
 Array = NDArray[Any]
 PLANES = 4

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.paths import default_threads, native
+from polyvec.kernels.paths import native
 from polyvec.kernels.rows import best, make_candidates
 from polyvec.kernels.strings import Floats, Longs
+from polyvec.kernels.threads import default_threads
 
 Codes = npt.NDArray[np.uint8]
 

@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.paths import native, resolve_threads
+from polyvec.kernels.paths import native
+from polyvec.kernels.threads import resolve_threads
 
 Rounding = Literal["norm", "nearest", "truncate"]
 

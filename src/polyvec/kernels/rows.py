@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.paths import default_threads, native
+from polyvec.kernels.paths import native
 from polyvec.kernels.scores import COSINE, compiled, plain_floats, query_norms, score_rows
 from polyvec.kernels.strings import Bytes, Floats, Longs
+from polyvec.kernels.threads import default_threads
 
 BLOCK = 16384  # rows scored at a time where many queries share a matrix product
 FLOAT_ERROR = 2e-6  # what the few float32 roundings of a score of unit vectors are off by, with room to spare

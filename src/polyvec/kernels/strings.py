@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.paths import default_threads, native
+from polyvec.kernels.paths import native
+from polyvec.kernels.threads import default_threads
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]

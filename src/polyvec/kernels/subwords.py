@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from polyvec.kernels.paths import default_threads, native
+from polyvec.kernels.paths import native
 from polyvec.kernels.rows import dot_lanes
 from polyvec.kernels.strings import Floats, Longs, Table, pack
+from polyvec.kernels.threads import default_threads
 
 U64 = 0xFFFFFFFFFFFFFFFF
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.kernels.threads import Crew
 from polyvec.model.architecture import Architecture
 from polyvec.model.batching import make_batch, plan_batches
 from polyvec.model.engines import Engine, start_engine
@@ -59,7 +59,7 @@ class Embedder:
         self.normalize_embeddings = normalize_embeddings
         self.truncated = 0
         workers = self._engine.workers
-        self._pool = ThreadPoolExecutor(workers, "polyvec-embed") if workers > 1 else None
+        self._pool = Crew(workers, "polyvec-embed") if workers > 1 else None
 
     @property
     def embedding_dim(self) -> int:
@@ -272,5 +272,5 @@ def _as_progress(show: bool | Progress) -> Progress | None:
     if show is True:
         from polyvec.core.progress import bar
 
-        return bar("texts")
+        return bar("texts", "texts")
     return show or None

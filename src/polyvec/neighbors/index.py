@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.arguments import check_paths, check_texts, check_threads
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
-from polyvec.core.progress import telling
-from polyvec.kernels.paths import resolve_threads
 from polyvec.kernels.scores import plain_floats
+from polyvec.kernels.threads import Crew, resolve_threads
 from polyvec.neighbors.inputs import Base, Stamp, check_vectors, memory_view, opened, row_blocks, stamp_of
 from polyvec.neighbors.metric import Metric, parse_metric
 from polyvec.neighbors.rows import RowBlock, scorable
@@ -68,20 +65,12 @@ class Index:
 
     @classmethod
     def build(
-        cls,
-        base: Base,
-        *,
-        column: str | None = None,
-        threads: int | None = None,
-        progress: Progress | bool | None = None,
+        cls, base: Base, *, column: str | None = None, threads: int | None = None, progress: Progress | None = None
     ) -> Index:
         """Index a path, collection, column or array. A collection must stay open while its index is used."""
-        check_texts(column=column)
-        check_threads(threads)
         with opened(base, column) as (_, vectors):
             before = stamp_of(base, vectors, settled=True)
-            with telling(progress, vectors.rows) as tell:
-                index = cls._build(vectors, resolve_threads(threads), tell)
+            index = cls._build(vectors, resolve_threads(threads), progress)
             if stamp_of(base, vectors) != before:
                 raise InputError("the base was changed while it was indexed; index a file that rests")
             index._stamp = before
@@ -105,7 +94,7 @@ class Index:
             whole[name] = np.empty(n, DTYPES[name])
         frame: Frame | None = None
         hasher = _Hasher()
-        with ThreadPoolExecutor(threads) as pool:
+        with Crew(threads) as pool:
             for block in row_blocks(column):
                 rows = block.rows
                 assert rows is not None
@@ -193,7 +182,6 @@ class Index:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the sidecar, atomically; by convention beside the base as `NAME.pvindex`."""
-        check_paths(path=path)
         if self._unchecked is not None and self._unchecked.pending:
             self._unchecked.check(0, len(self._unchecked.data))
         arrays: dict[str, NDArray[Any]] = {name: getattr(self.shadow, name) for name in DTYPES if name != "center"}
@@ -215,8 +203,6 @@ class Index:
         The base's size and times decide where they are as recorded; otherwise its rows are hashed again (`rehashed`;
         saving the index records the new times).
         """
-        check_paths(path=path)
-        check_texts(column=column)
         header, arrays, codes = read_sidecar(path)
         frame = Frame(arrays.pop("center", None), float(header["unit"]))
         index = cls(Shadow(frame=frame, **arrays), base, str(header["sha256"]), name=column)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column, FileColumn
 from polyvec.core.errors import InputError
 from polyvec.formats.truth import QUERY_NAMES
+from polyvec.kernels.threads import Crew
 from polyvec.neighbors.rows import SCORED, RowBlock, Rows, scorable
 
 Base = str | os.PathLike[str] | Sequence[str] | Collection | Column | Rows
@@ -106,7 +106,7 @@ def row_blocks(
         for at in range(start, stop, step):
             yield _select(at, view[at : min(at + step, stop)], mask)
         return
-    with ThreadPoolExecutor(1) as ahead:
+    with Crew(1) as ahead:
         next_rows = ahead.submit(_read, column, start, min(start + step, stop)) if start < stop else None
         for at in range(start, stop, step):
             assert next_rows is not None

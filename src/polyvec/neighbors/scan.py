@@ -6,15 +6,15 @@ and the k-th of those scores is the next block's threshold. See docs/exact-searc
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
-from polyvec.kernels.paths import cpu_path, resolve_threads
+from polyvec.kernels.paths import cpu_path
 from polyvec.kernels.scores import compiled, plain_floats, query_norms
+from polyvec.kernels.threads import Crew, resolve_threads
 from polyvec.neighbors.batch import FEW, Batch
 from polyvec.neighbors.metric import Metric, parse_metric, scores_of
 from polyvec.neighbors.rows import RowBlock, Rows, scorable
@@ -75,7 +75,7 @@ class Scan:
             Batch(self.queries[at : at + BATCH], self.norms[at : at + BATCH], k, self.metric, self.threads)
             for at in range(0, len(self.queries), BATCH)
         ]
-        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+        self._pool = Crew(self.threads) if self.threads > 1 else None
 
     @plain_floats()
     def feed(self, block: RowBlock | Rows) -> None:

@@ -22,7 +22,8 @@ from polyvec.core.blocks import Block, Codec
 from polyvec.core.errors import InputError
 from polyvec.formats import near
 from polyvec.formats.cvc.encoding import CHUNK_ROWS
-from polyvec.kernels.paths import native, resolve_threads
+from polyvec.kernels.paths import native
+from polyvec.kernels.threads import resolve_threads
 
 Singles = NDArray[np.float32]
 Numbers = NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,8 @@ from polyvec.neighbors.listed import BY_ID, look_up, out_of_order, score_listed,
 from polyvec.neighbors.metric import KEYS, OTHERS, Metric, choose_metric, parse_metric, stated_metric
 from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.truth import benchmark_metadata
-from polyvec.writing.options import ConvertingOptions, gather, shows_options
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import resolve_target, write_collection
+from polyvec.writing.road import gather, resolve_target, write_collection
 
 Path = str | os.PathLike[str]
 
@@ -39,7 +38,6 @@ SAMPLED = 64  # queries whose distances are compared with the rows
 COPIED = "the distances are copied as they are"
 
 
-@shows_options(ConvertingOptions)
 def assemble(
     base: Path,
     target: Path,
@@ -50,7 +48,7 @@ def assemble(
     metric: str | None = None,
     source_format: str | None = None,
     lenient: bool = False,
-    **options: Unpack[ConvertingOptions],
+    **options: Any,
 ) -> Receipt:
     """Put base, queries and ground truth into one file with the columns train, test, neighbors and distances.
 
@@ -120,7 +118,6 @@ def assemble(
             collection.close()
 
 
-@shows_options(ConvertingOptions)
 def take_apart(
     source: Path,
     target: Path,
@@ -130,7 +127,7 @@ def take_apart(
     distances: Path | None = None,
     source_format: str | None = None,
     lenient: bool = False,
-    **options: Unpack[ConvertingOptions],
+    **options: Any,
 ) -> list[Receipt]:
     """Write base, queries and ground truth of one file to files of their own, which appear at one moment.
 
@@ -274,7 +271,6 @@ def _looked_up(ids: Column, own: Column, path: str) -> Column:
     )
 
 
-@shows_options(ConvertingOptions)
 def convert_bundle(
     source: Path,
     target: Path,
@@ -285,7 +281,7 @@ def convert_bundle(
     metric: str | None = None,
     source_format: str | None = None,
     lenient: bool = False,
-    **options: Unpack[ConvertingOptions],
+    **options: Any,
 ) -> list[Receipt]:
     """`take_apart` where the source holds base and queries already, else `assemble`."""
     with formats.open(source, format=source_format, lenient=lenient) as found:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from polyvec import formats
-from polyvec.core.arguments import check_flags, check_paths, check_texts, joined
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
-from polyvec.core.errors import FormatWarning
 from polyvec.core.layout import Span
+from polyvec.core.remarks import unremarked
 from polyvec.core.sources import Source, open_source
 from polyvec.core.vocab import Strings
-from polyvec.formats.options import ReadingOptions
 from polyvec.kernels.lengths import row_lengths
 
 SAMPLE_ROWS = 1000
@@ -78,17 +74,12 @@ def describe(
     layout: bool = False,
     lenient: bool = False,
     sample: bool = True,
-    options: Mapping[str, Any] | None = None,
-    **own: Unpack[ReadingOptions],
+    **own: Any,
 ) -> Description:
     """Describe a file. ``layout`` adds its byte map; ``sample=False`` reads no rows at all. Takes the options of `open`."""
-    check_texts(format=format)
-    check_flags(layout=layout, lenient=lenient, sample=sample)
-    given = joined(own, options)
-    if isinstance(path, Source):
-        return _describe(path, format, layout, lenient, sample, given)
-    check_paths(path=path)
-    return formats.settled(lambda: _describe(open_source(path), format, layout, lenient, sample, given))
+    if not isinstance(path, Source):
+        return formats.settled(lambda: _describe(open_source(path), format, layout, lenient, sample, own))
+    return _describe(path, format, layout, lenient, sample, own)
 
 
 def _describe(
@@ -96,33 +87,29 @@ def _describe(
 ) -> Description:
     with source:
         detection = formats.detect(source, format)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FormatWarning)
-            with formats.open(source, format=format, lenient=lenient, **own) as collection:
-                columns = tuple(describe_column(c, sample=sample) for c in collection.columns.values())
-                notes = [*collection.notes, *_remarks(collection, columns)]
-                spans = (
-                    tuple(detection.format.told(own).layout(source, variant=detection.match.variant))
-                    if layout
-                    else None
-                )
-                return Description(
-                    source.label,
-                    collection.format,
-                    detection.match.reason,
-                    source.size,
-                    collection.rows,
-                    collection.dim,
-                    columns,
-                    len(collection.vocab) if collection.vocab is not None else None,
-                    collection.records.fields if collection.records is not None else None,
-                    _ids(collection),
-                    collection.metadata,
-                    tuple(collection.sidecars),
-                    tuple(f"{m.variant or f.name}: {m.reason}" for f, m in detection.others if m.confidence > 1),
-                    tuple(notes),
-                    spans,
-                )
+        with unremarked(), formats.open(source, format=format, lenient=lenient, **own) as collection:
+            columns = tuple(describe_column(c, sample=sample) for c in collection.columns.values())
+            notes = [*collection.notes, *_remarks(collection, columns)]
+            spans = (
+                tuple(detection.format.told(own).layout(source, variant=detection.match.variant)) if layout else None
+            )
+            return Description(
+                source.label,
+                collection.format,
+                detection.match.reason,
+                source.size,
+                collection.rows,
+                collection.dim,
+                columns,
+                len(collection.vocab) if collection.vocab is not None else None,
+                collection.records.fields if collection.records is not None else None,
+                _ids(collection),
+                collection.metadata,
+                tuple(collection.sidecars),
+                tuple(f"{m.variant or f.name}: {m.reason}" for f, m in detection.others if m.confidence > 1),
+                tuple(notes),
+                spans,
+            )
 
 
 def _ids(collection: Collection) -> str | None:

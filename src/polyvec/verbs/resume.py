@@ -25,16 +25,14 @@ from polyvec.core.format import Format, Progress
 from polyvec.core.journal import exists
 from polyvec.core.locks import job_lock
 from polyvec.core.places import stamp
-from polyvec.core.progress import onward, telling
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import sidecar_paths
 from polyvec.core.sources import open_source
 from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
 from polyvec.core.targets import open_sink, refuse_inputs
-from polyvec.writing.options import Writing
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import estimate, resolve_target, write_collection
+from polyvec.writing.road import Writing, as_progress, estimate, resolve_target, write_collection
 
 PIECE_BYTES = 1 << 30  # decoded: what a kill may cost
 PACKED = ("bins", "npy", "vecs")  # formats whose parts are joined by copying bytes
@@ -83,15 +81,13 @@ def run_resumable(
         stage = _stage(chosen, format, variant, writing)
         needed = estimate(goal, chosen, writing) + estimate(goal, chosen, replace(stage, sidecar=writing.sidecar))
         demand_space(target, needed - _there(goal), refuse=writing.check_space)
-        with (
-            telling(writing.progress, whole.rows) as progress,
-            _Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts,
-        ):
+        with _Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts:
+            progress = as_progress(writing.progress)
             done = 0
             for number, piece in enumerate(pieces):
                 rows = piece.stop - piece.start
                 if not parts.ready(number):
-                    parts.make(number, piece, stage, opening, onward(progress, done, whole.rows))
+                    parts.make(number, piece, stage, opening, _shifted(progress, done, whole.rows))
                 done += rows
                 if progress:
                     progress(done, whole.rows)
@@ -201,6 +197,10 @@ def _stamps(paths: Sequence[str]) -> list[list[Any]]:
     """The inputs, and what lies beside them, as they are now."""
     files = [file for path in paths for file in (Path(path), *sidecar_paths(Path(path)))]
     return [[os.path.realpath(file), *stamp(file)] for file in files]
+
+
+def _shifted(progress: Progress | None, done: int, total: int) -> Progress | None:
+    return None if progress is None else lambda current, _: progress(done + current, total)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from polyvec.kernels.rows import RowSearch
 from polyvec.kernels.subwords import ngram_table
 from polyvec.verbs.convert import convert
 from polyvec.words.codes import CodeSearch
-from polyvec.writing.options import RoadOptions, shows_options
 from polyvec.writing.receipts import Receipt
 
 WORDS_AT_ONCE = 1 << 16
@@ -142,7 +141,6 @@ def _packed(table: tables.Table) -> tables.Table:
     return tables.Table(tables.join(table), starts, stops)
 
 
-@shows_options(RoadOptions)
 def quantize(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -153,7 +151,7 @@ def quantize(
     iterations: int = 25,
     seed: int = 42,
     norms: bool = True,
-    **options: Unpack[RoadOptions],
+    **options: Any,
 ) -> tuple[Receipt, QuantizationLoss]:
     """Write a finalfusion file whose matrix is product codes, and measure what was lost.
 
@@ -173,10 +171,7 @@ def quantize(
         return receipt, measure_quantization(before, after)
 
 
-@shows_options(RoadOptions)
-def reconstruct(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], **options: Unpack[RoadOptions]
-) -> Receipt:
+def reconstruct(source: str | os.PathLike[str], target: str | os.PathLike[str], **options: Any) -> Receipt:
     """Write a quantised file with its rows decoded."""
     return convert(source, target, encoding="raw", **options)
 

@@ -15,7 +15,6 @@ import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, InputError, MissingExtra
 from polyvec.core.strict_json import parse_json
+from polyvec.kernels.threads import Crew
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -108,7 +108,7 @@ class Service:
     waiting: int = 0
     _queue: list[_Job] = field(default_factory=list)
     _running: set[asyncio.Task[None]] = field(default_factory=set)
-    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(RUNS + 1, "polyvec-serve"))
+    _threads: Crew = field(default_factory=lambda: Crew(RUNS + 1, "polyvec-serve"))
 
     async def embed(self, ids: list[list[int]]) -> NDArray[np.float32]:
         """Vectors of token ids, batched with those of other requests."""

@@ -11,7 +11,9 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from polyvec.core.blocks import Array
@@ -285,7 +287,7 @@ class _Pipe:
                 return
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
-        self._queue.put(work)
+        self._queue.put(partial(copy_context().run, work))
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
