@@ -34,7 +34,8 @@ from polyvec.cvc.loading import (
 from polyvec.cvc.packing import pack_cvc, pack_cvc_columns, pack_cvc_sections, pack_cvc_sections_columnar
 from polyvec.formats.cvc import check_chunk
 from polyvec.formats.cvc.encoding import compression_of
-from polyvec.formats.cvc.header import Header, Json, find_layout, read_header
+from polyvec.formats.cvc.header import find_layout, read_header
+from polyvec.formats.cvc.structure import Header, Json
 
 __all__ = [
     "CorruptedChunkError",

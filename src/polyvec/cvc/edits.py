@@ -22,7 +22,8 @@ from polyvec.core.sources import Source, open_source
 from polyvec.core.targets import open_sink
 from polyvec.formats.cvc import FORMAT, check_chunk
 from polyvec.formats.cvc.encoding import Target, choose, declared, widest, write_piece
-from polyvec.formats.cvc.header import Chunk, Header, Json, read_header
+from polyvec.formats.cvc.header import read_header
+from polyvec.formats.cvc.structure import Chunk, Header, Json
 from polyvec.formats.cvc.writer import WIDE_COUNT, ChunkWriter
 from polyvec.writing.readback import check_shapes
 

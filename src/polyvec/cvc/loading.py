@@ -23,7 +23,8 @@ from polyvec.core.remarks import remark
 from polyvec.core.sources import Source, open_source
 from polyvec.formats import refuse_foreign
 from polyvec.formats.cvc import CvcColumn, check_chunk
-from polyvec.formats.cvc.header import Chunk, ColumnSpec, Header, read_header
+from polyvec.formats.cvc.header import read_header
+from polyvec.formats.cvc.structure import Chunk, ColumnSpec, Header
 
 Path = str | os.PathLike[str]
 CPU_BACKENDS = ("auto", "cpp", "native", "python", "numpy")

@@ -41,7 +41,8 @@ from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
 from polyvec.formats.cvc import encoding
 from polyvec.formats.cvc.encoding import ENCODINGS, NAMES, Sections, Target
-from polyvec.formats.cvc.header import DOCUMENT, MAGIC, VERSIONED, Chunk, Header, Json, read_header
+from polyvec.formats.cvc.header import read_header
+from polyvec.formats.cvc.structure import DOCUMENT, MAGIC, VERSIONED, Chunk, Header, Json
 from polyvec.formats.cvc.writer import ChunkWriter
 from polyvec.kernels.checksum import crc32
 

@@ -18,8 +18,8 @@ from polyvec.codecs.planes import MAX_VALUES
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Codec, Extent, rows_per_block
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, same_codes
 from polyvec.core.errors import InputError
-from polyvec.formats.cvc.header import COMPRESSIONS, DTYPES, ColumnSpec, Json
 from polyvec.formats.cvc.payloads import as_float32, encode_block, write_planes, write_stretches
+from polyvec.formats.cvc.structure import COMPRESSIONS, DTYPES, ColumnSpec, Json
 from polyvec.formats.cvc.writer import MAX_CHUNK_BYTES, WIDE_COUNT, WIDE_NUMBER, ChunkWriter
 
 ENCODINGS = {"raw": "none", "float16": "fp16", "int8": "int8", "lossless": "lossless", "bfloat16": "bfloat16"}

@@ -21,7 +21,7 @@ from polyvec.core.errors import InputError
 from polyvec.core.plain import json_default
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
-from polyvec.formats.cvc.header import DOCUMENT, MAGIC, MAX_HEADER_BYTES, VERSIONED, Json
+from polyvec.formats.cvc.structure import DOCUMENT, MAGIC, MAX_HEADER_BYTES, VERSIONED, Json
 from polyvec.kernels.checksum import crc32, crc32_combine
 
 PAGE = 4096
