@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import polyvec as pv
-from polyvec import formats
 from polyvec.core import journal
 from polyvec.core.commits import changed_outputs, forget_outputs, sweep
 from polyvec.core.errors import Corrupt, FormatWarning, InputError, Replaced
@@ -26,6 +25,7 @@ from polyvec.core.journal import JOURNAL, TEMP_SUFFIX, Journal, Move, Removal, b
 from polyvec.core.shards import expand
 from polyvec.core.sources import Source, open_source
 from polyvec.core.targets import Together, open_sink
+from polyvec.formats import opening
 from polyvec.testing.atomicity import contents, killed_at
 
 CALLS = ("replace", "unlink", "fsync")
@@ -561,14 +561,14 @@ def test_what_is_complete_is_asked_of_the_disk(tmp_path: Path) -> None:
 def test_a_file_that_grows_while_it_is_opened_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "a.npy"
     pv.write(target, ROWS)
-    plain = formats.attach_sidecars
+    plain = opening.attach_sidecars
 
     def growing(*arguments: Any) -> None:
         plain(*arguments)
         with target.open("ab") as file:
             file.write(b"more")
 
-    monkeypatch.setattr(formats, "attach_sidecars", growing)
+    monkeypatch.setattr(opening, "attach_sidecars", growing)
     with pv.open(target) as found:
         assert found.rows == 9
 
@@ -620,7 +620,7 @@ def test_a_shard_that_was_listed_and_is_gone_is_asked_for_again(
 ) -> None:
     pv.write(tmp_path / "all.fbin", ROWS)
     pv.split(tmp_path / "all.fbin", tmp_path / "s.fbin", parts=3)
-    plain, gone = formats.open_source, tmp_path / "away"
+    plain, gone = opening.open_source, tmp_path / "away"
     first = tmp_path / "s-00000-of-00003.fbin"
 
     def opened(where: Any) -> Source:
@@ -633,7 +633,7 @@ def test_a_shard_that_was_listed_and_is_gone_is_asked_for_again(
                 gone.with_suffix(".copy").rename(first)
         return plain(where)
 
-    monkeypatch.setattr(formats, "open_source", opened)
+    monkeypatch.setattr(opening, "open_source", opened)
     with pv.open(str(tmp_path / "s-*.fbin")) as found:
         assert found.rows == 9
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from polyvec.core.errors import InputError
+from polyvec.core.places import Place
 from polyvec.core.shards import ShardName, arrange, expand, parse_shard_name
 
 
@@ -35,7 +36,7 @@ def test_a_glob_gives_shards_by_number_not_by_letter(tmp_path: Path) -> None:
 
 def test_a_file_whose_name_looks_like_a_glob_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "a[1].fbin").write_bytes(b"")
-    assert expand(tmp_path / "a[1].fbin") == [tmp_path / "a[1].fbin"]
+    assert expand(tmp_path / "a[1].fbin") == [Place.of(tmp_path / "a[1].fbin")]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_a_file_whose_name_looks_like_a_glob_is_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_gaps_and_duplicates_are_told(names: list[str], problem: str | None) -> None:
-    problems = arrange([Path(name) for name in names]).problems
+    problems = arrange([Place.of(name) for name in names]).problems
     if problem is None:
         assert problems == ()
     else:

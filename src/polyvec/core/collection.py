@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from polyvec.core.blocks import Array
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
+from polyvec.core.places import Place
 from polyvec.core.records import ConcatRecords, Records, as_records
 from polyvec.core.selection import bounds, one_row, row_numbers
 from polyvec.core.shards import pattern_of
@@ -54,8 +55,10 @@ class Collection:
         self.ids = ids
         self.metadata: dict[str, Any] = dict(metadata or {})
         self.format = format
-        self.path = path
+        self.path = path  # what messages call it; nothing opens it
+        self.place: Place | None = None  # where it was opened; of several files the first
         self.shards: tuple[str, ...] = ()  # the files of several; path is the first
+        self._places: tuple[Place, ...] = ()  # where several files were opened
         self.notes: list[str] = list(notes)
         self.sidecars: list[str] = []  # files beside this one that words, records or ids came from
         self.reason = ""
@@ -101,6 +104,11 @@ class Collection:
     def files(self) -> tuple[str, ...]:
         """The paths of the file or of all shards; none for what is in memory."""
         return self.shards or (() if self.path is None else (self.path,))
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the file or all shards were opened; none for what is in memory or came from standard input."""
+        return self._places or (() if self.place is None else (self.place,))
 
     @property
     def title(self) -> str:
@@ -242,6 +250,7 @@ class Collection:
             path=self.path,
         )
         part.taken, part.shards = self.taken, self.shards
+        part.place, part._places = self.place, self._places
         return part
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -344,6 +353,7 @@ def concat(collections: Sequence[Collection]) -> Collection:
     )
     result.taken = first.taken
     result.shards = tuple(file for collection in collections for file in collection.files)
+    result.place, result._places = first.place, tuple(place for one in collections for place in one.places)
     for collection in collections:
         result.on_close(collection.close)
     return result

@@ -18,6 +18,7 @@ from polyvec.core import commits
 from polyvec.core.errors import InputError, speak_of
 from polyvec.core.hashing import DIGEST
 from polyvec.core.journal import exists
+from polyvec.core.places import Place
 from polyvec.core.sources import Source
 from polyvec.core.spools import SpooledSink
 from polyvec.core.written import WrittenSource
@@ -213,8 +214,9 @@ def _kind_at(path: Path) -> int | None:
 def refuse_inputs(target: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
     """`InputError` when the target is one of the inputs, under any name."""
     for path in inputs:
+        place = Place.of(path)
         with contextlib.suppress(OSError):
-            if Path(path).samefile(target):
+            if place.local and place.path.samefile(target):
                 raise InputError(
                     f"{os.fspath(target)}: the output is also an input; choose another name for the output"
                 )

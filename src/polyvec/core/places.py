@@ -6,18 +6,23 @@ here; every other scheme is answered by the `Store` that is registered for it in
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from polyvec.core.errors import InputError
-from polyvec.core.journal import absent, is_file, locate
+from polyvec.core.journal import absent, is_file, locate, pending, read_journal
 
 if TYPE_CHECKING:
     from polyvec.core.sources import Source
+
+SETTLING = (0.0, 0.002, 0.005, 0.01)  # seconds between attempts at a folder that is being written to
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
@@ -45,8 +50,11 @@ class Identity:
         return other is not None and (self.size, self.version) == (other.size, other.version)
 
     def to_json(self) -> list[Any]:
-        """The identity as JSON keeps it."""
-        return [self.size, self.version, self.changed]
+        """The identity as marks on disk keep it: of a local file size, times of writing and of change, and inode."""
+        if not self.changed:
+            return [self.size, self.version]
+        written, inode = self.version.split("-")
+        return [self.size, int(written), int(self.changed), int(inode)]
 
 
 class Store(Protocol):
@@ -120,6 +128,12 @@ class Place:
         return os.path.basename(self.text.rstrip("/"))  # noqa: PTH119 (a URL is no path)
 
     @property
+    def folder(self) -> str:
+        """All before the name; two places with the same folder are siblings."""
+        text = self.text.rstrip("/")
+        return text[: len(text) - len(self.name)]
+
+    @property
     def suffix(self) -> str:
         """The lower-case suffix that names the kind. See `suffix_of`."""
         return suffix_of(self.name)
@@ -133,8 +147,19 @@ class Place:
 
     def sibling(self, name: str) -> Place:
         """Another name in the same folder."""
-        text = self.text.rstrip("/")
-        return Place(text[: len(text) - len(self.name)] + name, self.scheme)
+        return Place(self.folder + name, self.scheme)
+
+    def real(self) -> str:
+        """One text for each place however it is named: links are followed."""
+        return self.text if self.scheme else os.path.realpath(self.text)
+
+    def is_pattern(self) -> bool:
+        """Whether it is a glob rather than something that exists."""
+        return any(c in self.text for c in "*?[") and not self.exists()
+
+    def glob(self) -> list[Place]:
+        """The places that it names as a pattern, in any order, as if every commit under way there were done."""
+        return self.store.glob(self) if self.scheme else [Place.of(path) for path in _listed(self.text)]
 
     def identity(self) -> Identity | None:
         """What lies here now; None where nothing does. A file that is committed and not yet renamed counts."""
@@ -165,15 +190,6 @@ class Place:
         return self.text
 
 
-def stamp(path: str | os.PathLike[str]) -> list[int]:
-    """What tells a file from what it was at another time: size, times of writing and of change, and inode.
-
-    The time of writing alone is set back by `cp -p`, `rsync -t`, `tar` and `touch`; the time of change by nothing.
-    """
-    found = (locate(Path(path)) or Path(path)).stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
-
-
 def suffix_of(name: str) -> str:
     """The lower-case suffix that names the kind; ``.crop_nb_N``, a cut download's mark, is passed over."""
     if "crop_nb_" not in name:
@@ -183,6 +199,26 @@ def suffix_of(name: str) -> str:
     while len(parts) > 1 and parts[-1].startswith("crop_nb_"):
         parts.pop()
     return f".{parts[-1].lower()}" if len(parts) > 1 else ""
+
+
+def _listed(pattern: str) -> list[Path]:
+    """The files that a pattern finds, as if every commit under way in their folders were done."""
+    folder, name = os.path.split(pattern)
+    found: list[Path] = []
+    for wait in SETTLING:
+        journal = read_journal(folder or ".")
+        # Not Path.glob: that takes no absolute pattern.
+        found = [path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()]  # noqa: PTH207
+        if journal is not None:
+            made = (Path(folder) / new for new in journal.moves if fnmatch.fnmatchcase(new, name))
+            found = list(dict.fromkeys([*found, *(path for path in made if is_file(path))]))
+        for parent in dict.fromkeys(path.parent for path in found):
+            gone = pending(parent)[1]
+            found = [path for path in found if path.parent != parent or path.name not in gone]
+        if found and journal == read_journal(folder or "."):
+            break
+        time.sleep(wait)  # a commit came between, or there is nothing
+    return found
 
 
 def _local_path(text: str, rest: str) -> str:

@@ -5,20 +5,18 @@ Patterns: ``dataset_000.fbin``, ``shard-00000-of-00100.fbin``, ``vectors.part00.
 
 from __future__ import annotations
 
-import fnmatch
-import glob
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from polyvec.core.errors import InputError
-from polyvec.core.journal import exists, is_file, pending, read_journal
+from polyvec.core.places import Place
 
-SETTLING = (0.0, 0.002, 0.005, 0.01)  # seconds between attempts at a folder that is being written to
+Named = str | os.PathLike[str] | Place
+
 SPARE_FILES = 64  # for libraries, temporary files and the like
 
 _OF = re.compile(r"^(?P<stem>.*?)[-_.](?P<number>\d+)-of-(?P<total>\d+)(?P<rest>\.[^.]+)?$")
@@ -40,7 +38,7 @@ class ShardName:
 class ShardSet:
     """Files in shard order, and what is odd about their numbers."""
 
-    paths: tuple[Path, ...]
+    places: tuple[Place, ...]
     problems: tuple[str, ...]
 
 
@@ -85,65 +83,36 @@ def pattern_of(paths: Sequence[str]) -> str:
     return f"{start}*{end}"
 
 
-def is_pattern(text: str) -> bool:
-    """Whether a path is a glob rather than a file that exists."""
-    return any(c in text for c in "*?[") and not exists(text)
-
-
-def expand(inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Paths named by paths and globs, each glob in shard order; `InputError` when a glob finds nothing."""
-    if isinstance(inputs, (str, os.PathLike)):
-        inputs = [inputs]
-    paths: list[Path] = []
-    for item in inputs:
-        text = os.fspath(item)
-        if not is_pattern(text):
-            paths.append(Path(text))
+def expand(inputs: Named | Iterable[Named]) -> list[Place]:
+    """Places named by paths, URLs and globs, each glob in shard order; `InputError` when a glob finds nothing."""
+    places: list[Place] = []
+    for item in [inputs] if isinstance(inputs, (str, os.PathLike, Place)) else inputs:
+        named = Place.of(item)
+        if not named.is_pattern():
+            places.append(named)
             continue
-        found = _listed(text)
+        found = named.glob()
         if not found:
-            raise InputError(f"{text}: no file matches this pattern")
-        paths.extend(sorted(found, key=_order))
-    return paths
+            raise InputError(f"{named}: no file matches this pattern")
+        places.extend(sorted(found, key=_order))
+    return places
 
 
-def _listed(pattern: str) -> list[Path]:
-    """The files that a pattern finds, as if every commit under way in their folders were done."""
-    folder, name = os.path.split(pattern)
-    found: list[Path] = []
-    for wait in SETTLING:
-        journal = read_journal(folder or ".")
-        # Not Path.glob: that takes no absolute pattern.
-        found = [path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file()]  # noqa: PTH207
-        if journal is not None:
-            made = (Path(folder) / new for new in journal.moves if fnmatch.fnmatchcase(new, name))
-            found = list(dict.fromkeys([*found, *(path for path in made if is_file(path))]))
-        for place in dict.fromkeys(path.parent for path in found):
-            gone = pending(place)[1]
-            found = [path for path in found if path.parent != place or path.name not in gone]
-        if found and journal == read_journal(folder or "."):
-            break
-        time.sleep(wait)  # a commit came between, or there is nothing
-    return found
+def _order(place: Place) -> tuple[str, str, int, str]:
+    name = parse_shard_name(place.name)
+    return (place.folder, name.stem, name.number, place.name) if name else (place.folder, place.name, -1, place.name)
 
 
-def _order(path: Path) -> tuple[str, str, int, str]:
-    name = parse_shard_name(path.name)
-    return (
-        (str(path.parent), name.stem, name.number, path.name) if name else (str(path.parent), path.name, -1, path.name)
-    )
-
-
-def arrange(paths: Sequence[Path]) -> ShardSet:
+def arrange(places: Sequence[Place]) -> ShardSet:
     """Shard order and problems (gaps, duplicates, a wrong total) of files that are meant to be one collection."""
     problems: list[str] = []
-    resolved = [os.path.realpath(path) for path in paths]
-    given = Counter(resolved)
-    for again in sorted({str(p) for p, r in zip(paths, resolved) if given[r] > 1}):
+    real = [place.real() for place in places]
+    given = Counter(real)
+    for again in sorted({str(p) for p, r in zip(places, real) if given[r] > 1}):
         problems.append(f"{again} is given more than once")
     groups: dict[tuple[str, str], list[ShardName]] = {}
-    for path in paths:
-        if name := parse_shard_name(path.name):
+    for place in places:
+        if name := parse_shard_name(place.name):
             groups.setdefault((name.stem, name.rest), []).append(name)
     for (stem, rest), group in groups.items():
         numbers = sorted(name.number for name in group)
@@ -163,4 +132,4 @@ def arrange(paths: Sequence[Path]) -> ShardSet:
         twice = sorted(n for n, count in Counter(numbers).items() if count > 1)
         if twice:
             problems.append(f"{label}: shard numbers given twice: {', '.join(map(str, twice[:8]))}")
-    return ShardSet(tuple(paths), tuple(problems))
+    return ShardSet(tuple(places), tuple(problems))

@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.hashing import DIGEST
-from polyvec.core.journal import is_file
+from polyvec.core.places import Place
 from polyvec.core.plain import json_default
 from polyvec.core.records import LineRecords
 from polyvec.core.sinks import Sink
@@ -224,6 +223,7 @@ def _read_ids(source: Source, rows: int) -> Column | Strings:
     return FileColumn("ids", source, [extent] if rows else [], row_shape=(), encoding="raw", dtype=np.dtype("<i8"))
 
 
-def sidecar_paths(path: Path) -> list[Path]:
+def sidecar_places(place: Place) -> list[Place]:
     """The sidecars that lie beside a file."""
-    return [other for ending in ENDINGS if is_file(other := path.with_name(path.name + ending))]
+    beside = [place.sibling(place.name + ending) for ending in ENDINGS]
+    return [other for other in beside if not other.absent() and other.is_file()]

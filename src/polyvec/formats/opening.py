@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from polyvec.core.collection import Collection, concat
 from polyvec.core.errors import FormatError, InputError, PolyvecError, Replaced, speak_of
 from polyvec.core.format import Format
 from polyvec.core.options import check_options, names
+from polyvec.core.places import Place
 from polyvec.core.remarks import remark
-from polyvec.core.shards import arrange, expand, is_pattern, permit_files
-from polyvec.core.sidecars import attach_sidecars, sidecar_paths
+from polyvec.core.shards import Named, arrange, expand, permit_files
+from polyvec.core.sidecars import attach_sidecars, sidecar_places
 from polyvec.core.sources import Source, open_source
 from polyvec.formats.detection import detect, hinted
 
@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 def open(
-    where: str | os.PathLike[str] | bytes | Source,
+    where: str | os.PathLike[str] | Place | bytes | Source,
     *,
     format: str | None = None,
     lenient: bool = False,
@@ -50,9 +50,10 @@ def open(
     missing; further options are the format's own (``dim=384`` of a headerless .i8bin). Of ``offered`` those are taken
     that the format knows; ``Collection.taken`` names them. Raises `FormatError` on bad data, OSError on a missing file.
     """
-    if isinstance(where, (str, os.PathLike)) and is_pattern(os.fspath(where)):
-        return _open_shards(os.fspath(where), format=format, lenient=lenient, sidecars=sidecars, offered=offered, **own)
-
+    if isinstance(where, (str, os.PathLike)) and os.fspath(where) != "-":
+        where = Place.of(where)
+    if isinstance(where, Place) and where.is_pattern():
+        return _open_shards(where, format=format, lenient=lenient, sidecars=sidecars, offered=offered, **own)
     if isinstance(where, Source):
         return _open(where, format, lenient, sidecars, own, offered)
     return settled(lambda: _open(open_source(where), format, lenient, sidecars, own, offered))
@@ -91,7 +92,7 @@ def _open(
                 collection.close()
             source.close()
         raise
-    collection.path = source.label
+    collection.path, collection.place = source.label, source.place
     collection.format = detection.format.name
     collection.reason = detection.match.reason
     collection.taken = frozenset(own)
@@ -127,7 +128,7 @@ def reading_options(format: Format, own: Mapping[str, Any], offered: Mapping[str
     return check_options(format.name, format.reading, given, reading=True, others=format.options)
 
 
-def _open_shards(pattern: str, **options: Any) -> Collection:
+def _open_shards(pattern: Place, **options: Any) -> Collection:
     def work() -> Collection:
         shards = arrange(expand(pattern))
 
@@ -136,17 +137,17 @@ def _open_shards(pattern: str, **options: Any) -> Collection:
                 found = expand(pattern)
             except InputError:
                 found = []
-            if found != list(shards.paths):
+            if found != list(shards.places):
                 raise Replaced(
                     "shards were added or removed while they were opened",
-                    path=pattern,
+                    path=str(pattern),
                     remedy="open them again when their writer is done",
                 )
 
         for problem in shards.problems:
             remark(problem, stacklevel=5)
         try:
-            whole = _open_all([os.fspath(p) for p in shards.paths], options)
+            whole = _open_all(shards.places, options)
         except FileNotFoundError as error:  # it was listed a moment ago, and may be there again by now
             raise Replaced(
                 "a shard was removed while they were opened",
@@ -166,21 +167,21 @@ def _open_shards(pattern: str, **options: Any) -> Collection:
     return settled(work)
 
 
-def open_many(paths: list[str], **options: Any) -> Collection:
+def open_many(named: Sequence[Named], **options: Any) -> Collection:
     """Several files as one collection, in order; `InputError` where columns, dimensions or dtypes differ."""
-    return settled(lambda: _open_all(paths, options))
+    return settled(lambda: _open_all(named, options))
 
 
-def _open_all(paths: list[str], options: dict[str, Any]) -> Collection:
+def _open_all(named: Sequence[Named], options: dict[str, Any]) -> Collection:
     own = dict(options)
     offered = own.pop("offered", None)
     common = (own.pop("format", None), own.pop("lenient", False), own.pop("sidecars", True))
     opened: list[Collection] = []
     sources: list[Source] = []
-    permit_files(len(paths) * (1 + len(sidecar_paths(Path(paths[0])))))
+    permit_files(len(named) * (1 + len(sidecar_places(Place.of(named[0])))))
     try:
-        for path in paths:
-            sources.append(open_source(path))
+        for one in named:
+            sources.append(open_source(one))
             opened.append(_open(sources[-1], *common, own, offered))
             check_alike(opened[0], opened[-1])
         for source in sources:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from polyvec.core.errors import InputError, MissingExtra, PolyvecError
-from polyvec.core.places import stamp
+from polyvec.core.places import Place
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import RECODE, other_separator
 
@@ -45,15 +45,20 @@ class Corpus:
     @property
     def size(self) -> int | None:
         """Bytes of the input, where they can be known."""
-        return None if self.path == "-" else Path(self.path).stat().st_size
+        found = None if self.path == "-" else Place.of(self.path).identity()
+        return None if found is None else found.size
 
     def fingerprint(self) -> dict[str, Any]:
         """What must not change between a run and the one that resumes it."""
         if self.path == "-":
             return {"path": "-", "kind": self.kind, "field": self.field}
+        place = Place.of(self.path)
+        found = place.identity()
+        if found is None:
+            raise FileNotFoundError(2, "No such file or directory", self.path)
         return {
-            "path": str(Path(self.path).resolve()),
-            "stamp": stamp(self.path),
+            "path": place.real(),
+            "stamp": found.to_json(),
             "kind": self.kind,
             "field": self.field,
         }
@@ -69,7 +74,7 @@ def open_corpus(path: str | os.PathLike[str], *, kind: str | None = None, field:
         raise InputError("Parquet cannot be read from standard input; name a file")
     if chosen == "lines" and field is not None:
         raise InputError("plain lines have no fields; --field belongs to JSONL, CSV and Parquet")
-    if name != "-" and not Path(name).is_file():
+    if name != "-" and not Place.of(name).is_file():
         raise FileNotFoundError(2, "No such file or directory", name)
     return Corpus(name, chosen, field or "text")
 

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,14 @@ from polyvec.core.blocks import MAX_BLOCK_BYTES
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column, FileColumn
 from polyvec.core.errors import InputError
+from polyvec.core.places import Place
 from polyvec.formats.truth import QUERY_NAMES
 from polyvec.kernels.threads import Crew
 from polyvec.neighbors.rows import SCORED, RowBlock, Rows, scorable
 
 Base = str | os.PathLike[str] | Sequence[str] | Collection | Column | Rows
 
-Stamp = tuple[int, int, int]
+Stamp = tuple[int | str, ...]
 
 BLOCK_BYTES = MAX_BLOCK_BYTES // 2  # as the kernels take it; one block is scanned while the next is read
 SETTLED = 50_000_000  # nanoseconds after which another write gives a file another time
@@ -132,16 +132,16 @@ def stamp_of(base: Base, column: Column, *, settled: bool = False) -> Stamp | No
 
     With `settled`, wait until a later write is sure to give it another time.
     """
-    path: Path | None = None
+    place: Place | None = None
     if isinstance(base, (str, os.PathLike)):
-        path = Path(base)
+        place = Place.of(base)
     elif isinstance(column, FileColumn):
-        path = column.source.local()
-    if path is None or not path.is_file():
+        place = column.source.place
+    found = place.identity() if place is not None and place.is_file() else None
+    if place is None or found is None:
         return None
-    found = path.stat()
-    young = found.st_ctime_ns + SETTLED - time.time_ns()
+    young = int(found.changed or 0) + SETTLED - time.time_ns()
     if settled and 0 < young <= SETTLED:
         time.sleep(young / 1e9)
-        found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        found = place.identity() or found
+    return tuple(found.to_json()[:3])  # inodes are left out

@@ -8,7 +8,6 @@ that checksum: a base that was changed, copied over or appended to in between st
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -26,7 +25,7 @@ from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.core.locks import job_lock
-from polyvec.core.places import stamp
+from polyvec.core.places import Identity, Place
 from polyvec.core.space import demand_space
 from polyvec.core.targets import Together, open_sink, refuse_inputs
 from polyvec.formats import near
@@ -256,13 +255,9 @@ def _mark(vectors: Column, probes: NDArray[np.float64], k: int, metric: str) -> 
     }
 
 
-def _stamps(paths: list[str]) -> list[Any]:
-    """What tells that files were written to: size, times and inode of each that is one file."""
-    found: list[Any] = []
-    for path in paths:
-        with contextlib.suppress(OSError):  # a pattern, a URL
-            found.append(stamp(path))
-    return found
+def _stamps(paths: list[str]) -> list[Identity | None]:
+    """What tells that files were written to, of each that is one file."""
+    return [Place.of(path).identity() for path in paths]
 
 
 class _State:

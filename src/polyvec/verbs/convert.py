@@ -42,7 +42,7 @@ def convert(
     """
     if resume:
         refuse_given(ids, records)
-        paths = [os.fspath(path) for path in expand(source)]
+        paths = [str(place) for place in expand(source)]
         return run_resumable(paths, target, gather(options), source_format=source_format, lenient=lenient)
     writing = gather(options)
     with formats.open(source, format=source_format, lenient=lenient, offered=writing.own) as collection:

@@ -36,11 +36,11 @@ def merge(
     """
     inputs = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     shards = arrange(expand(inputs))
-    if not shards.paths:
+    if not shards.places:
         raise InputError("nothing to merge; name at least one file")
     if strict and shards.problems:
         raise InputError("; ".join(shards.problems))
-    paths = [os.fspath(path) for path in shards.paths]
+    paths = [str(place) for place in shards.places]
     writing = gather(options)
     done = "would be merged" if writing.dry_run else "merged"
     if resume:
@@ -48,7 +48,7 @@ def merge(
         notes = (*shards.problems, f"{len(paths)} files {done}")
         return run_resumable(paths, target, writing, source_format=source_format, lenient=lenient, notes=notes)
     with formats.open_many(paths, format=source_format, lenient=lenient, offered=writing.own) as collection:
-        if expand(inputs) != list(shards.paths):
+        if expand(inputs) != list(shards.places):
             raise InputError(
                 "shards were added or removed while they were opened; run it again when their writer is done"
             )

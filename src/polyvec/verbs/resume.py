@@ -24,9 +24,9 @@ from polyvec.core.errors import FormatError, InputError, LossyConversion
 from polyvec.core.format import Format, Progress
 from polyvec.core.journal import exists
 from polyvec.core.locks import job_lock
-from polyvec.core.places import stamp
+from polyvec.core.places import Place
 from polyvec.core.shards import permit_files
-from polyvec.core.sidecars import sidecar_paths
+from polyvec.core.sidecars import sidecar_places
 from polyvec.core.sources import open_source
 from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
@@ -195,8 +195,9 @@ def _fingerprint(
 
 def _stamps(paths: Sequence[str]) -> list[list[Any]]:
     """The inputs, and what lies beside them, as they are now."""
-    files = [file for path in paths for file in (Path(path), *sidecar_paths(Path(path)))]
-    return [[os.path.realpath(file), *stamp(file)] for file in files]
+    named = [Place.of(path) for path in paths]
+    files = [(place.real(), place.identity()) for one in named for place in (one, *sidecar_places(one))]
+    return [[name, *(found.to_json() if found is not None else ())] for name, found in files]
 
 
 def _shifted(progress: Progress | None, done: int, total: int) -> Progress | None:
@@ -207,7 +208,7 @@ def _shifted(progress: Progress | None, done: int, total: int) -> Progress | Non
 def _join(paths: Sequence[Path], like: Collection) -> Iterator[Collection]:
     """The parts as one collection, with the columns called and chosen as in the source."""
     opened: list[Collection] = []
-    permit_files(len(paths) * (1 + len(sidecar_paths(paths[0]))))
+    permit_files(len(paths) * (1 + len(sidecar_places(Place.of(paths[0])))))
     try:
         for path in paths:
             opened.append(formats.open(path))
@@ -298,7 +299,10 @@ class _Parts:
             part = whole if all_rows else whole.slice(piece.start, piece.stop)
             receipt = write_collection(path, part, replace(stage, column=None, progress=progress), inputs=[piece.path])
         assert receipt.sha256 is not None
-        files = {path.name: receipt.sha256, **{beside.name: _sha256(beside) for beside in sidecar_paths(path)}}
+        files = {
+            path.name: receipt.sha256,
+            **{beside.name: _sha256(beside.path) for beside in sidecar_places(Place.of(path))},
+        }
         self._done[str(number)] = files
         with open_sink(self.folder / JOURNAL, working=True) as sink:
             sink.write(json.dumps({"job": self.job, "parts": self._done}, indent=1).encode("utf-8"))

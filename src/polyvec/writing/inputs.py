@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,6 +88,6 @@ def values_of(value: Any) -> Any:
     return value
 
 
-def inputs_of(source: str | os.PathLike[str]) -> list[Path]:
+def inputs_of(source: str | os.PathLike[str]) -> list[str]:
     """The files a source names, which no output may be: one, the shards of a glob, or none for standard input."""
-    return [] if os.fspath(source) == "-" else expand(source)
+    return [] if os.fspath(source) == "-" else [str(place) for place in expand(source)]
