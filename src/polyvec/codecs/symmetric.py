@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -48,7 +49,7 @@ class ScaledInt8(Codec):
     def encode(self, rows: Array, start: int = 0) -> dict[str, Array]:
         rows = np.ascontiguousarray(rows, np.float32)
         refuse_non_finite(rows, start)
-        flat = rows.reshape(len(rows), -1)
+        flat = rows.reshape(len(rows), prod(rows.shape[1:]))
         largest = np.abs(flat).max(axis=1, initial=0.0) if flat.size else np.zeros(len(rows), np.float32)
         scale = step_of(largest, 127)
         scale[scale == 0] = 1.0
@@ -56,7 +57,7 @@ class ScaledInt8(Codec):
 
     def decode(self, block: Block, out: Array | None = None) -> Array:
         codes, scale = block.parts["codes"], block.parts["scale"]
-        flat = codes.reshape(len(codes), -1)
+        flat = codes.reshape(len(codes), prod(codes.shape[1:]))
         if out is None:
             return kernels.i8_to_f32(flat, scales=scale).reshape(codes.shape)
         kernels.i8_to_f32(flat, out.reshape(flat.shape), scales=scale)
