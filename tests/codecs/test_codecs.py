@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -22,7 +20,7 @@ from polyvec.codecs import (
     transcode,
 )
 from polyvec.core.blocks import Block, Codec, cast
-from polyvec.core.errors import InputError, LossyConversion, MissingExtra
+from polyvec.core.errors import InputError, LossyConversion
 from polyvec.testing import strategies, vectors
 
 EPSILON = float(np.finfo(np.float32).eps)
@@ -40,68 +38,6 @@ def test_raw_keeps_every_bit(rows: np.ndarray) -> None:
     assert block_of(Raw(np.dtype("<f4")), rows).decode().tobytes() == rows.tobytes()
 
 
-@given(rows=strategies.arrays(np.float32, bound=65504.0))
-@few
-def test_float16_is_within_half_a_step(rows: np.ndarray) -> None:
-    found = block_of(Float16(), rows).decode()
-    assert found.dtype == np.float32
-    assert np.array_equal(found, rows.astype(np.float16).astype(np.float32))
-    assert (np.abs(found - rows) <= np.maximum(np.abs(rows) * 2.0**-11, 2.0**-25)).all()
-
-
-@given(rows=strategies.arrays(np.float32, bound=3e38))
-@few
-def test_bfloat16_is_numpys_and_within_its_precision(rows: np.ndarray) -> None:
-    found = block_of(BFloat16(), rows).decode()
-    assert np.array_equal(found, rows.astype(ml_dtypes.bfloat16).astype(np.float32))
-    with np.errstate(over="ignore"):
-        assert (np.abs(found.astype("f8") - rows) <= np.maximum(np.abs(rows.astype("f8")) * 2.0**-8, 1e-40)).all()
-
-
-def test_what_does_not_fit_float16_is_refused_with_its_place() -> None:
-    rows = vectors(3, 4)
-    rows[2, 1] = 70000
-    with pytest.raises(InputError, match="70000 in row 2, column 1 does not fit"):
-        Float16().encode(rows)
-    assert np.isinf(Float16(allow_overflow=True).encode(rows)["codes"][2, 1])
-
-
-@given(rows=FLOATS)
-@few
-def test_affine_follows_its_formula_in_two_roundings(rows: np.ndarray) -> None:
-    codec = AffineUint8.fit([rows])
-    low, scale = np.float32(codec.minimum), np.float32(codec.scale)
-    block = block_of(codec, rows)
-    codes = block.parts["codes"]
-    assert codec.minimum == rows.min()
-    with np.errstate(all="ignore"):
-        expected = np.clip(np.rint((rows - low) / scale), 0, 255).astype(np.uint8)
-        assert np.array_equal(codes, expected)
-        decoded = (codes.astype(np.float32) * scale).astype(np.float32) + low
-    assert np.array_equal(block.decode(), decoded)
-
-
-@given(rows=FLOATS)
-@few
-def test_affine_is_within_half_a_step(rows: np.ndarray) -> None:
-    codec = AffineUint8.fit([rows])
-    error = np.abs(block_of(codec, rows).decode().astype("f8") - rows).max()
-    largest = float(np.abs(rows).max())
-    # a range below float32's smallest normal has a scale of few bits: its step is then the larger error
-    assert error <= codec.scale / 2 + 8 * EPSILON * largest + 256 * 1.5e-45
-
-
-@given(rows=FLOATS, cut=st.integers(0, 9))
-@few
-def test_affine_fits_the_same_in_pieces(rows: np.ndarray, cut: int) -> None:
-    assert AffineUint8.fit([rows[:cut], rows[cut:]]) == AffineUint8.fit([rows])
-
-
-def test_constant_and_missing_rows_have_scale_one() -> None:
-    assert AffineUint8.fit([np.full((3, 2), 7, np.float32)]) == AffineUint8(7.0, 1.0)
-    assert AffineUint8.fit([]) == AffineUint8(0.0, 1.0)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_int8_refuses_what_is_not_finite_with_its_place(bad: float) -> None:
     rows = vectors(5, 4)
@@ -113,31 +49,6 @@ def test_int8_refuses_what_is_not_finite_with_its_place(bad: float) -> None:
     ):
         with pytest.raises(InputError, match="row 3, column 1"):
             encode()
-
-
-def test_a_range_beyond_float32_is_refused() -> None:
-    with pytest.raises(InputError, match="span more than float32"):
-        AffineUint8.fit([np.array([[-3e38, 3e38]], np.float32)])
-
-
-@given(rows=strategies.arrays(np.float32, min_rows=1, bound=1.0))
-@few
-def test_symmetric_int8_is_within_half_a_step(rows: np.ndarray) -> None:
-    found = block_of(SymmetricInt8(), rows).decode()
-    assert np.abs(found - rows).max() <= 0.5 / 127 + 1e-6
-
-
-@given(rows=strategies.arrays(np.float32, min_rows=1, bound=1e30))
-@few
-def test_scaled_int8_is_within_half_a_step_of_each_row(rows: np.ndarray) -> None:
-    block = block_of(ScaledInt8(), rows)
-    largest = np.abs(rows).max(axis=1)
-    scale = block.parts["scale"]
-    normal = largest > 1e-35  # below, a scale has few bits left, and is rounded up
-    assert np.array_equal(scale[normal], (largest / np.float32(127))[normal])
-    assert (scale[largest == 0] == 1).all()
-    error = np.abs(block.decode().astype("f8") - rows).max(axis=1)
-    assert (error <= scale * 0.5001).all()
 
 
 @given(codes=st.lists(st.integers(-127, 127), min_size=1, max_size=300))
@@ -210,11 +121,3 @@ def test_integers_are_never_changed_by_a_cast() -> None:
     with pytest.raises(InputError, match="does not fit"):
         cast(np.array([[1e300]], np.float64), np.dtype("<f4"))
     assert cast(np.array([[5]], np.int64), np.dtype("<i4")).dtype == np.int32
-
-
-def test_training_without_its_library_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyvec.codecs import product
-
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtra, match=r"^training product quantizers needs faiss-cpu.*polyvec\[faiss\]"):
-        product._faiss()

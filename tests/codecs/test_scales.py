@@ -10,11 +10,9 @@ import pytest
 import polyvec as pv
 from polyvec import InputError
 from polyvec.codecs import AffineUint8, BFloat16, Float16, ScaledInt8
-from polyvec.codecs.levels import quantize_rows
-from polyvec.codecs.product import Product, _nearest
 from polyvec.core.blocks import Block
 from polyvec.kernels import available_paths, use_path
-from polyvec.reports.trials import four_bits, nearest, one_bit
+from polyvec.reports.trials import four_bits, one_bit
 
 SCALES = [
     1.4e-45,
@@ -100,43 +98,6 @@ def test_the_largest_floats_are_kept_or_refused_never_infinite():
     kept = back(BFloat16(), edge)
     assert np.isfinite(kept[0, :2]).all() and kept[0, 2] == np.inf and np.isnan(kept[0, 3])
     assert np.isfinite(one_bit(rows)).all()
-
-
-@pytest.mark.parametrize("scale", [1e-44, 1e-40, 1e-30, 1e-22, 1.0, 1e18, 1e22, 1e30, 1e38])
-def test_the_nearest_centroid_is_the_nearest_at_any_scale(scale):
-    rng = np.random.default_rng(0)
-    books = (rng.uniform(-1, 1, (4, 256, 3)) * scale).astype(np.float32)
-    rows = (rng.uniform(-1, 1, (300, 12)) * scale).astype(np.float32)
-    rows[7] = rows[7] / np.abs(rows[7]).max() * np.float32(3e38)  # far from every centroid
-    for some in (rows, rows[:20]):
-        found = _nearest(some, books)
-        for part in range(4):
-            mine = some[:, 3 * part : 3 * part + 3].astype(np.float64) / scale
-            book = books[part].astype(np.float64) / scale
-            gaps = ((mine[:, None] - book) ** 2).sum(axis=2)
-            chosen = gaps[np.arange(len(some)), found[:, part]]
-            assert (chosen <= gaps.min(axis=1) * (1 + 1e-5) + 1e-5).all()
-    near = nearest(rows[:50], 3, books[1])
-    assert (near == _nearest(rows[:50], books)[:, 1]).mean() > 0.9
-
-
-def test_rows_that_have_no_nearest_centroid_are_refused():
-    books = np.ones((2, 256, 2), np.float32)
-    rows = np.ones((9, 4), np.float32)
-    rows[3, 2] = np.nan
-    with pytest.raises(InputError, match="nan in row 13, column 2 has no nearest centroid"):
-        Product(books, None, False).encode(rows, start=10)
-    rows[3, 2] = 3e38
-    rows[3, 1] = 3e38
-    with pytest.raises(InputError, match="row 13 is longer than a float32 norm can hold"):
-        Product(books, None, True).encode(rows, start=10)
-
-
-@pytest.mark.parametrize("scale", [1e-44, 1e-40, 1e-20, 1.0, 1e20, 1e37])
-def test_levels_of_unit_rows_do_not_depend_on_the_scale(scale):
-    signs = np.sign(np.random.default_rng(0).standard_normal((20, 64))).astype(np.float32)
-    rows = (signs * np.float32(scale)).astype(np.float32)
-    assert (quantize_rows(rows, normalize=True).codes == quantize_rows(signs, normalize=True).codes).all()
 
 
 @pytest.mark.parametrize("rows", [10, 70000])
