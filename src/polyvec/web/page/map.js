@@ -1,6 +1,9 @@
-// The map: every row a dot on a canvas. Dots are blended into pixels directly, so that 50,000 of them move fluidly;
-// marks (hover, the row asked about, its neighbours, labels) lie on a second canvas above.
-import { channels, token } from "./colors.js";
+// The map: every row a dot on a canvas (dots.js); marks (hover, the row asked about, its neighbours, labels) lie on a
+// second canvas above. What is where is found by a grid (grid.js), and gestures.js moves it all.
+import { token } from "./colors.js";
+import { pack, paintDots } from "./dots.js";
+import { listen } from "./gestures.js";
+import { PointGrid, UNIT } from "./grid.js";
 
 /**
  * @typedef {{x: number, y: number, z: number}} View   centre in map units (0 to 1) and zoom (1 shows everything)
@@ -10,8 +13,6 @@ import { channels, token } from "./colors.js";
  * @property {() => void} onMove    the view changed
  */
 
-const UNIT = 65535;
-const CELLS = 128;
 const FULL = { x: 0.5, y: 0.5, z: 1 };
 const MOST_ZOOM = 400;
 
@@ -33,6 +34,7 @@ export class ScatterMap {
     this.covered = 0;
     /** @type {Uint16Array} */
     this.points = new Uint16Array(0);
+    this.grid = new PointGrid(this.points);
     this.count = 0;
     /** @type {Uint8Array} */
     this.codes = new Uint8Array(0);
@@ -56,7 +58,7 @@ export class ScatterMap {
     this.flight = 0;
     this.lastDraw = 0;
     new ResizeObserver(() => this.resize()).observe(canvas);
-    this.listen();
+    listen(this);
     this.resize();
   }
 
@@ -65,7 +67,7 @@ export class ScatterMap {
     this.points = points;
     this.count = points.length / 2;
     this.codes = new Uint8Array(this.count);
-    this.buildGrid();
+    this.grid = new PointGrid(points);
     this.redraw();
   }
 
@@ -230,37 +232,13 @@ export class ScatterMap {
     this.image ??= this.paper.createImageData(width, height);
     const pixels = new Uint32Array(this.image.data.buffer);
     pixels.fill(0xff000000 | pack(token("--ground")));
-    const disc = makeDisc(this.radius() * ratio, width);
-    const { reach } = disc;
-    const s = (this.scale() * ratio) / UNIT;
-    const dx = this.middle() * ratio - this.view.x * UNIT * s;
-    const dy = height / 2 - this.view.y * UNIT * s;
-    const faint = pack(token("--dim"));
-    for (const pass of allowed ? [0, 1] : [1]) {
-      const strength = pass ? 210 : 90;
-      for (let i = 0; i < count; i++) {
-        if (allowed && (allowed[i] ? 1 : 0) !== pass) continue;
-        const x = points[2 * i] * s + dx;
-        const y = points[2 * i + 1] * s + dy;
-        // Dots that touch the rim are left out: half a dot is not worth a bounds check a pixel.
-        if (!(x >= reach && y >= reach && x < width - reach - 1 && y < height - reach - 1)) continue;
-        const ix = Math.floor(x);
-        const iy = Math.floor(y);
-        const { offsets, covers } = disc.places[(((y - iy) * 4) << 2) | ((x - ix) * 4)];
-        const color = pass ? (colors[codes[i]] ?? colors[0]) : faint;
-        const rb = color & 0xff00ff;
-        const g = color & 0x00ff00;
-        const base = iy * width + ix;
-        for (let n = 0; n < offsets.length; n++) {
-          const a = (covers[n] * strength) >> 8;
-          const at = base + offsets[n];
-          const under = pixels[at];
-          const mixed = (Math.imul(under & 0xff00ff, 256 - a) + Math.imul(rb, a)) >>> 8;
-          const green = (Math.imul(under & 0x00ff00, 256 - a) + Math.imul(g, a)) >>> 8;
-          pixels[at] = 0xff000000 | (mixed & 0xff00ff) | (green & 0x00ff00);
-        }
-      }
-    }
+    const scale = (this.scale() * ratio) / UNIT;
+    const shift = { x: this.middle() * ratio - this.view.x * UNIT * scale, y: height / 2 - this.view.y * UNIT * scale };
+    paintDots(
+      { pixels, width, height },
+      { points, count, codes, colors, allowed, faint: pack(token("--dim")) },
+      { radius: this.radius() * ratio, scale, shift },
+    );
     this.paper.putImageData(this.image, 0, 0);
   }
 
@@ -350,41 +328,13 @@ export class ScatterMap {
     const bottom = top + this.height / s;
     /** @type {number[]} */
     const found = [];
-    this.eachCell(left, top, right, bottom, (point) => {
+    this.grid.eachNear(left, top, right, bottom, (point) => {
       const x = this.points[2 * point] / UNIT;
       const y = this.points[2 * point + 1] / UNIT;
       if (x >= left && x <= right && y >= top && y <= bottom && (!this.allowed || this.allowed[point])) found.push(point);
       return found.length <= most;
     });
     return found;
-  }
-
-  /** A grid of cells, each a run of `this.order`: hits are found without walking over every point. */
-  buildGrid() {
-    const cellOf = (/** @type {number} */ i) =>
-      (this.points[2 * i + 1] >> 9) * CELLS + (this.points[2 * i] >> 9);
-    const starts = new Uint32Array(CELLS * CELLS + 1);
-    for (let i = 0; i < this.count; i++) starts[cellOf(i) + 1]++;
-    for (let c = 0; c < CELLS * CELLS; c++) starts[c + 1] += starts[c];
-    const next = starts.slice();
-    this.order = new Uint32Array(this.count);
-    for (let i = 0; i < this.count; i++) this.order[next[cellOf(i)]++] = i;
-    this.starts = starts;
-  }
-
-  /**
-   * @param {number} left @param {number} top @param {number} right @param {number} bottom
-   * @param {(point: number) => boolean} visit false stops
-   */
-  eachCell(left, top, right, bottom, visit) {
-    if (!this.starts || !this.order) return;
-    const cell = (/** @type {number} */ v) => Math.min(CELLS - 1, Math.max(0, Math.floor(v * CELLS)));
-    for (let cy = cell(top); cy <= cell(bottom); cy++) {
-      for (let cx = cell(left); cx <= cell(right); cx++) {
-        const c = cy * CELLS + cx;
-        for (let i = this.starts[c]; i < this.starts[c + 1]; i++) if (!visit(this.order[i])) return;
-      }
-    }
   }
 
   /** The point nearest to a place in CSS pixels, -1 where none is near. @param {number} px @param {number} py */
@@ -395,7 +345,7 @@ export class ScatterMap {
     const d = reach / s;
     let best = -1;
     let nearest = d * d;
-    this.eachCell(x - d, y - d, x + d, y + d, (point) => {
+    this.grid.eachNear(x - d, y - d, x + d, y + d, (point) => {
       if (this.allowed && !this.allowed[point]) return true;
       const distance = (this.points[2 * point] / UNIT - x) ** 2 + (this.points[2 * point + 1] / UNIT - y) ** 2;
       if (distance < nearest) {
@@ -405,93 +355,6 @@ export class ScatterMap {
       return true;
     });
     return best;
-  }
-
-  listen() {
-    const { canvas } = this;
-    /** @type {Map<number, {x: number, y: number}>} */
-    const down = new Map();
-    let travelled = 0;
-    const at = (/** @type {MouseEvent} */ e) => {
-      const box = canvas.getBoundingClientRect();
-      return { x: e.clientX - box.left, y: e.clientY - box.top };
-    };
-    canvas.addEventListener("pointerdown", (e) => {
-      canvas.setPointerCapture(e.pointerId);
-      down.set(e.pointerId, at(e));
-      travelled = down.size > 1 ? Infinity : 0;
-      cancelAnimationFrame(this.flight);
-    });
-    canvas.addEventListener("pointermove", (e) => {
-      const now = at(e);
-      const before = down.get(e.pointerId);
-      if (!before) return this.hoverAt(now.x, now.y);
-      const others = [...down].filter(([id]) => id !== e.pointerId).map(([, p]) => p);
-      down.set(e.pointerId, now);
-      travelled += Math.hypot(now.x - before.x, now.y - before.y);
-      if (travelled < 4) return;
-      canvas.classList.add("dragging");
-      this.hoverAt(-1, -1);
-      if (others.length) {
-        const was = Math.hypot(before.x - others[0].x, before.y - others[0].y);
-        const is = Math.hypot(now.x - others[0].x, now.y - others[0].y);
-        this.zoomAt((now.x + others[0].x) / 2, (now.y + others[0].y) / 2, is / (was || is || 1));
-      }
-      const share = this.scale() * (others.length ? 2 : 1);
-      this.moveTo({ ...this.view, x: this.view.x - (now.x - before.x) / share, y: this.view.y - (now.y - before.y) / share }, true);
-    });
-    const up = (/** @type {PointerEvent} */ e) => {
-      const was = down.delete(e.pointerId);
-      canvas.classList.remove("dragging");
-      if (!was || e.type !== "pointerup" || travelled >= 4) return;
-      const { x, y } = at(e);
-      const point = this.pick(x, y, e.pointerType === "touch" ? 24 : 14);
-      if (point >= 0) this.events.onPick(point);
-    };
-    canvas.addEventListener("pointerup", up);
-    canvas.addEventListener("pointercancel", up);
-    canvas.addEventListener("pointerleave", () => this.hoverAt(-1, -1));
-    canvas.addEventListener("dblclick", (e) => {
-      const { x, y } = at(e);
-      if (this.pick(x, y) < 0) this.zoomAt(x, y, 2);
-    });
-    canvas.addEventListener(
-      "wheel",
-      (e) => {
-        e.preventDefault();
-        const { x, y } = at(e);
-        const lines = e.deltaMode === 1 ? 16 : 1;
-        this.zoomAt(x, y, Math.exp(-Math.max(-120, Math.min(120, e.deltaY * lines)) * 0.004));
-      },
-      { passive: false },
-    );
-    canvas.addEventListener("keydown", (e) => this.key(e));
-  }
-
-  /** @param {KeyboardEvent} e */
-  key(e) {
-    if (e.ctrlKey || e.metaKey || e.altKey) return;
-    const step = 60 / this.scale();
-    const { view } = this;
-    /** @type {Record<string, () => void>} */
-    const keys = {
-      ArrowLeft: () => this.moveTo({ ...view, x: view.x - step }, true),
-      ArrowRight: () => this.moveTo({ ...view, x: view.x + step }, true),
-      ArrowUp: () => this.moveTo({ ...view, y: view.y - step }, true),
-      ArrowDown: () => this.moveTo({ ...view, y: view.y + step }, true),
-      "+": () => this.zoomBy(1.5),
-      "=": () => this.zoomBy(1.5),
-      "-": () => this.zoomBy(1 / 1.5),
-      0: () => this.fit(),
-      Enter: () => {
-        const point = this.pick(this.middle(), this.height / 2, Math.max(this.width, this.height) / 2);
-        if (point >= 0) this.events.onPick(point);
-      },
-    };
-    if (!keys[e.key]) return;
-    e.preventDefault();
-    e.stopPropagation();
-    keys[e.key]();
   }
 
   /** @param {number} px @param {number} py @param {number} factor */
@@ -512,35 +375,4 @@ export class ScatterMap {
     this.hover = point;
     this.drawMarks(Math.min(2, devicePixelRatio || 1));
   }
-}
-
-/** @param {string} hex */
-function pack(hex) {
-  const [r, g, b] = channels(hex);
-  return (b << 16) | (g << 8) | r;
-}
-
-/**
- * A disc of `radius` pixels at each of 4 x 4 places within a pixel: the pixels it covers, as offsets, and how much.
- * @param {number} radius
- * @param {number} width pixels a line
- */
-function makeDisc(radius, width) {
-  const reach = Math.ceil(radius + 1);
-  const places = [];
-  for (let place = 0; place < 16; place++) {
-    const offsets = [];
-    const covers = [];
-    for (let y = -reach; y <= reach; y++) {
-      for (let x = -reach; x <= reach; x++) {
-        const far = Math.hypot(x - (place & 3) / 4 + 0.5, y - (place >> 2) / 4 + 0.5);
-        const cover = Math.round(255 * Math.min(1, Math.max(0, radius + 0.5 - far)));
-        if (!cover) continue;
-        offsets.push(y * width + x);
-        covers.push(cover);
-      }
-    }
-    places.push({ offsets: Int32Array.from(offsets), covers: Uint8Array.from(covers) });
-  }
-  return { reach, places };
 }
