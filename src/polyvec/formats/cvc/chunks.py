@@ -19,8 +19,10 @@ from polyvec.formats.cvc.structure import Chunk, ColumnSpec, Json
 
 
 class _Payload(NamedTuple):  # there may be a hundred thousand: made in a third of a dataclass's time
-    """Where a chunk begins, and its bytes behind the words before them."""
+    """The rows of a chunk, where it begins, and its bytes behind the words before them."""
 
+    start: int
+    rows: int
     at: int
     offset: int
     size: int
@@ -50,16 +52,14 @@ class ChunkReader:
                     raise self.fields.fail(
                         "a chunk lies inside the header", f"{path}file_offset", f"at least {first}", at
                     )
-            found = self._payload(entry, path, at)
-            if self.columnar:
-                pieces = self._pieces(entry, path, range(start, start + rows), found)
-            else:
-                pieces = {"vectors": self._piece(entry, path, range(start, start + rows), found)}
-            yield Chunk(index, start, rows, at, found.offset, found.size, found.crc, pieces, entry)
-            start, at = start + rows, found.offset + found.size
+            size, crc = self._payload(entry, path, at)
+            found = _Payload(start, rows, at, at + self.words.size, size, crc)
+            pieces = self._pieces(entry, path, found) if self.columnar else {"vectors": self._piece(entry, path, found)}
+            yield Chunk(index, start, rows, at, found.offset, size, crc, pieces, entry)
+            start, at = start + rows, found.offset + size
 
-    def _payload(self, entry: Json, path: str, at: int) -> _Payload:
-        """A payload inside the file, with the one checksum that it has."""
+    def _payload(self, entry: Json, path: str, at: int) -> tuple[int, int | None]:
+        """The size of a payload, which lies inside the file, and the one checksum that it has."""
         end = self.source.size
         if at + self.words.size > end:
             raise Truncated(
@@ -85,26 +85,26 @@ class ChunkReader:
         if crc is not None and found.get("crc32", crc) != crc:
             before = f"{found['crc32']} (before its payload)"
             raise self.fields.fail("a chunk has two checksums", f"{path}crc32", before, crc)
-        return _Payload(at, offset, size, found.get("crc32", crc))
+        return size, found.get("crc32", crc)
 
-    def _piece(self, entry: Json, path: str, rows: range, found: _Payload) -> Extent:
+    def _piece(self, entry: Json, path: str, found: _Payload) -> Extent:
         """The piece of a file's only column: the whole payload."""
         [spec] = self.columns
         compression = self.fields.compression(entry.get("compression", self.compression), f"{path}compression")
         codec = self._codec(spec, compression, entry, path)
-        self._measure(codec, spec, len(rows), found.size, f"{path}length", found.at)
-        return Extent(rows.start, len(rows), found.offset, found.size, codec, found.crc)
+        self._measure(codec, spec, found.rows, found.size, f"{path}length", found.at)
+        return Extent(found.start, found.rows, found.offset, found.size, codec, found.crc)
 
-    def _pieces(self, entry: Json, path: str, rows: range, found: _Payload) -> dict[str, Extent]:
+    def _pieces(self, entry: Json, path: str, found: _Payload) -> dict[str, Extent]:
         """The piece of each column, placed by the entry inside the payload."""
         places = entry.get("columns")
         if not isinstance(places, dict):
             raise self.fields.fail("a chunk does not place its columns", f"{path}columns", "{…}", type(places).__name__)
-        pieces = {spec.name: self._placed(places.get(spec.name), spec, path, rows, found) for spec in self.columns}
+        pieces = {spec.name: self._placed(places.get(spec.name), spec, path, found) for spec in self.columns}
         self._refuse_overlap(pieces, path, found.offset)
         return pieces
 
-    def _placed(self, place: Any, spec: ColumnSpec, path: str, rows: range, found: _Payload) -> Extent:
+    def _placed(self, place: Any, spec: ColumnSpec, path: str, found: _Payload) -> Extent:
         name = f"{path}columns.{spec.name}."
         if not isinstance(place, dict):
             nothing = "nothing" if place is None else place
@@ -113,9 +113,9 @@ class ChunkReader:
         size = self.fields.count(place, "size", name, found.size - offset)
         compression = self.fields.compression(place.get("compression", spec.compression), f"{name}compression")
         codec = self._codec(spec, compression, place, name)
-        self._measure(codec, spec, len(rows), size, f"{name}size", found.offset + offset)
+        self._measure(codec, spec, found.rows, size, f"{name}size", found.offset + offset)
         crc = self.fields.checksum(place, name)
-        return Extent(rows.start, len(rows), found.offset + offset, size, codec, crc)
+        return Extent(found.start, found.rows, found.offset + offset, size, codec, crc)
 
     def _refuse_overlap(self, pieces: dict[str, Extent], path: str, payload: int) -> None:
         ordered = sorted(((p.offset, p.size, n) for n, p in pieces.items() if p.size), key=lambda piece: piece[0])
