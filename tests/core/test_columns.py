@@ -231,46 +231,6 @@ def test_segments_cover_the_rows_only_where_bytes_can_be_copied() -> None:
     assert packed([]).segments(Raw(np.dtype("<i4"))) is None
 
 
-def test_collections_are_cut_and_joined_with_all_they_hold() -> None:
-    made = Collection.from_arrays(
-        {"v": ROWS, "norms": np.arange(23, dtype=np.float32), "other": vectors(5, 2)},
-        vocab=[f"w{i}" for i in range(23)],
-        records={"n": np.arange(23)},
-        ids=np.arange(23) * 10,
-        metadata={"k": 1},
-    )
-    for part, rows in ((made.slice(3, 9), np.arange(3, 9)), (made.take([5, 1, 5]), np.array([5, 1, 5]))):
-        assert list(part.columns) == ["v", "norms"]  # a column of another length cannot follow
-        assert np.array_equal(part.vectors[:], ROWS[rows]) and np.array_equal(part["norms"][:], rows)
-        assert list(part.vocab) == [f"w{i}" for i in rows]
-        assert [record["n"] for record in part.records] == rows.tolist()
-        assert part.ids[:].tolist() == (rows * 10).tolist() and part.metadata == {"k": 1}
-    joined = concat([made.slice(0, 4), made.slice(4, 23)])
-    assert np.array_equal(joined.vectors[:], ROWS) and list(joined.vocab) == list(made.vocab)
-    assert [dict(r) for r in joined.records] == [dict(r) for r in made.records]
-    assert joined.ids[:].tolist() == made.ids[:].tolist()
-    mixed = concat([made.slice(0, 4), Collection.from_arrays({"v": ROWS, "norms": np.ones(23, np.float32)})])
-    assert mixed.vocab is None and "only 1 of 2 inputs" in mixed.notes[0]
-
-
-def test_a_collection_is_told_what_does_not_fit() -> None:
-    for options, words in [
-        ({"vocab": ["a"]}, "1 words for 23 rows"),
-        ({"records": [{}]}, "1 records for 23 rows"),
-        ({"ids": [1]}, "1 ids for 23 rows"),
-        ({"ids": [1.5] * 23}, "integers or strings"),
-    ]:
-        with pytest.raises(InputError, match=words):
-            Collection.from_arrays(ROWS, **options)
-    for bad in (np.float32(1), np.array(["a"]), np.array([object()]), np.array([1j])):
-        with pytest.raises(InputError, match="expected numbers"):
-            Collection.from_arrays(bad)
-    with pytest.raises(InputError):
-        Collection({})
-    with pytest.raises(KeyError, match="there are vectors"):
-        Collection.from_arrays(ROWS)["x"]
-
-
 EDGES = st.none() | st.integers(-60, 60)
 NUMBERS = st.integers(-23, 22)
 INSIDE = (
@@ -510,49 +470,3 @@ def test_words_beyond_the_end_are_refused() -> None:
     for one in (23, -24, True, 1.5):
         with pytest.raises(IndexError):
             words[one]
-
-
-def made() -> Collection:
-    return Collection.from_arrays(
-        {"v": ROWS, "norms": np.arange(23, dtype=np.float32)},
-        vocab=[f"w{i}" for i in range(23)],
-        records={"n": np.arange(23)},
-        ids=np.arange(23) * 10,
-    )
-
-
-@given(start=EDGES, stop=EDGES, step=st.none() | st.sampled_from([-3, -1, 1, 2]))
-@settings(max_examples=60, deadline=None)
-def test_a_cut_collection_holds_the_rows_that_python_cuts(
-    start: int | None, stop: int | None, step: int | None
-) -> None:
-    rows = np.arange(23)[start:stop:step]
-    parts = [made()[start:stop:step]]
-    if step is None and start is not None:
-        parts.append(made().slice(start, stop))
-    for part in parts:
-        assert part.rows == len(rows) and np.array_equal(np.asarray(part), ROWS[rows])
-        assert part.vocab is not None and list(part.vocab) == [f"w{i}" for i in rows]
-        assert part.records is not None and [record["n"] for record in part.records] == rows.tolist()
-        assert part.ids is not None and part.ids[:].tolist() == (rows * 10).tolist()
-        assert part["norms"][:].tolist() == rows.tolist()
-
-
-def test_a_collection_is_cut_by_rows_asked_by_name_and_walked_by_row() -> None:
-    c = made()
-    assert c["v"] is c.vectors and np.array_equal(np.asarray(c), ROWS)
-    assert np.array_equal(np.asarray(c, np.float64), ROWS.astype(np.float64))
-    assert np.array_equal(c[3], ROWS[3]) and np.array_equal(c[-1], ROWS[-1])
-    assert np.array_equal(np.stack(list(c)), ROWS)
-    assert np.array_equal(np.asarray(c[[1, -1]]), ROWS[[1, -1]]) and list(c[[1, -1]].vocab or ()) == ["w1", "w22"]
-    assert np.array_equal(np.asarray(c[ROWS[:, 0] > 0]), ROWS[ROWS[:, 0] > 0]) and c[[]].rows == 0
-    assert (
-        c.head().rows == 5 and c.head(2).rows == 2 and c.head(99).rows == 23 and list(c.head(1).vocab or ()) == ["w0"]
-    )
-    for bad in (23, -24, [23], 1.0, True, (1, 2), None, ..., [[0]], range(20, 30)):
-        with pytest.raises(IndexError):
-            c[bad]
-    with pytest.raises(IndexError, match="rows are 0 to 22, and 23 was asked for"):
-        c.take([0, 23])
-    with pytest.raises(KeyError):
-        c["x"]

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 from polyvec.core import sources
+from polyvec.core.blocks import Extent, Raw
+from polyvec.core.columns import FileColumn
 from polyvec.core.errors import FormatError, Truncated
 from polyvec.core.sources import Source, open_source
+from polyvec.testing.distant import DistantSource
 
 DATA = bytes(range(200))
 
@@ -163,3 +166,52 @@ def test_a_file_whose_name_goes_while_it_is_opened_is_no_pipe(tmp_path: Path, mo
     monkeypatch.setattr(sources, "open_named", opened)
     with open_source(path) as source:
         assert source.read_at(0, 9) == b"old" and source.replaced()
+
+
+# -- sources that give bytes and nothing else
+
+
+def test_what_cannot_be_mapped_is_read_once_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for held in (1 << 20, 64):  # in memory, and in a temporary file
+        monkeypatch.setattr(sources, "HELD_BYTES", held)
+        monkeypatch.setattr(sources, "STEP_BYTES", 70)
+        source = DistantSource(DATA, "a")
+        assert source.view(0, 200) is None and source.fd is None and source.local() is None
+        whole = source.mapped(0, 200)
+        read = source.bytes_read
+        assert whole.tobytes() == DATA and not whole.flags.writeable
+        assert source.mapped(20, 24).tobytes() == DATA[20:44] and source.bytes_read == read == 200
+        with pytest.raises(Truncated):
+            source.mapped(190, 11)
+        source.close()
+        assert whole.tobytes() == DATA
+
+
+def test_ranges_that_lie_near_each_other_are_asked_for_together() -> None:
+    source = DistantSource(DATA, "a")
+    ranges = [(150, 10), (0, 5), (30, 5), (2, 3), (160, 0)]
+    assert source.read_ranges(ranges) == [DATA[at : at + size] for at, size in ranges]
+    assert source.requests == 2 and source.bytes_read == 35 + 10
+    source.near_bytes = 0
+    assert source.read_ranges(ranges) == [DATA[at : at + size] for at, size in ranges]
+    assert source.requests == 5
+    assert source.read_ranges([]) == []
+    for bad in ((195, 6), (-1, 1)):
+        with pytest.raises(Truncated):
+            source.read_ranges([(0, 1), bad])
+
+
+def test_scattered_rows_of_a_distant_source_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.arange(4000, dtype=np.float32).reshape(1000, 4)
+    source = DistantSource(b"head" + rows.tobytes(), "a")
+    asked: list[int] = []
+    plain = DistantSource.read_ranges
+    monkeypatch.setattr(
+        DistantSource, "read_ranges", lambda self, ranges: asked.append(len(ranges)) or plain(self, ranges)
+    )
+    extents = [Extent(0, 600, 4, 9600, Raw(np.dtype("<f4"))), Extent(600, 400, 9604, 6400, Raw(np.dtype("<f4")))]
+    column = FileColumn("v", source, extents, row_shape=(4,), encoding="raw")
+    wanted = np.array([900, 3, 598, 602, 300, 3, 999])
+    assert column.near_bytes == source.near_bytes == 64
+    assert np.array_equal(column.take(wanted), rows[wanted])
+    assert asked == [6]

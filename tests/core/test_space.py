@@ -14,7 +14,8 @@ from polyvec.core.errors import FormatWarning
 from polyvec.model.corpus import count_texts, open_corpus
 from polyvec.neighbors.truth import write_truth
 from polyvec.testing.atomicity import contents
-from polyvec.writing.road import Writing, estimate
+from polyvec.writing.options import Writing
+from polyvec.writing.road import estimate
 
 MB = 1_000_000
 

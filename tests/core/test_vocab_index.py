@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from polyvec.core.errors import Corrupt, UnknownWord
-from polyvec.core.subwords import BucketIndexer, ExplicitIndexer, FastTextIndexer, FloretIndexer
 from polyvec.core.vocab import Strings, Vocab
 from polyvec.kernels import available_paths, use_path
 
@@ -67,21 +65,3 @@ def test_near_spellings_come_likest_first():
     assert set(vocab.near("Berlinn", 3)) == {"Berlin", "Berliner", "Merlin"}
     assert vocab.near("zzzz") == []
     assert Vocab([]).near("x") == []
-
-
-def test_an_explicit_indexer_skips_ngrams_it_does_not_know():
-    indexer = ExplicitIndexer(3, 3, Strings.from_words(["<Be", "lin", "in>"]), np.array([1, 0, 1]))
-    assert indexer.rows == 2
-    assert indexer.indices("Berlin").tolist() == [1, 0, 1]
-    rows = indexer.lookup(Strings.from_words(["Berlin", "zzz"]).table)
-    assert rows[1].tolist() == [-1, -1, -1]
-
-
-def test_indexers_count_their_rows_and_stay_inside_them():
-    words = Strings.from_words(WORDS).table
-    for indexer in (BucketIndexer(3, 6, 4), FastTextIndexer(2, 5, 13), FloretIndexer(2, 4, 11, 4)):
-        found = indexer.lookup(words)
-        assert len(found) == len(WORDS)
-        assert found.indices.min() >= 0 and found.indices.max() < indexer.rows
-        assert indexer.indices("Berlin").tolist() == found[0].tolist()
-    assert FastTextIndexer(3, 6, 0).indices("Berlin").tolist() == []

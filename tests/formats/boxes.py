@@ -253,7 +253,7 @@ def _words(source: Source, offset: int, size: int, rows: int) -> Vocab:
         stops.append(cursor.offset)
     if len(starts) != rows:
         raise Corrupt("one word a row is missing", offset=offset, expected=rows, found=len(starts))
-    return Vocab(Strings(source.view(0, source.size), np.array(starts), np.array(stops), label=source.label))
+    return Vocab(Strings(source.mapped(0, source.size), np.array(starts), np.array(stops), label=source.label))
 
 
 FORMAT = Boxes()

@@ -110,7 +110,7 @@ def test_ids_beyond_int32_never_wrap(tmp_path: Path, value: int) -> None:
         ({"head": 1, "encoding": "int4"}, "unknown encoding 'int4'"),
         ({"head": 1, "encoding": "int8"}, "hold no int8 encoding"),
         ({"head": 1, "format": "xyz"}, "unknown format 'xyz'; there are arrow, bins"),
-        ({"head": 1, "level": 9}, "bins has no option level"),
+        ({"head": 1, "level": 9}, "no format has an option 'level'"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(tmp_path: Path, options: dict, words: str) -> None:

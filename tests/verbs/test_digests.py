@@ -13,7 +13,6 @@ import pytest
 
 import polyvec as pv
 from polyvec.cli import run
-from polyvec.core.digests import read_digests, write_digests
 from polyvec.core.sources import open_source
 from polyvec.fbin import write_fbin
 from polyvec.testing import vectors
@@ -138,16 +137,6 @@ def test_who_replaces_a_file_removes_its_digest(tmp_path: Path) -> None:
         replace()
         assert not digest.exists()
         assert pv.verify(path).ok
-
-
-def test_names_survive_their_escapes(tmp_path: Path) -> None:
-    names = ["plain", "back\\slash", "back\\nslash n", "line\nbreak", "both\\\nof", "ünï", "a  b", "*star"]
-    for name in names:
-        path = tmp_path / name
-        path.write_bytes(b"x")
-        write_digests(path, {name: "0" * 64, name + ".ids.txt": "f" * 64})
-        with open_source(path) as source:
-            assert read_digests(source) == {name: "0" * 64, name + ".ids.txt": "f" * 64}
 
 
 def test_standard_input_and_bad_files_get_no_digest(tmp_path: Path) -> None:

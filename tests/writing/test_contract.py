@@ -10,7 +10,7 @@ import pytest
 import polyvec as pv
 from polyvec.core.errors import PolyvecError
 from polyvec.testing import vectors
-from polyvec.writing.road import ENCODINGS
+from polyvec.writing.options import ENCODINGS
 
 FORMATS = [f for f in pv.formats.all_formats() if f.writable and not f.holds.own_columns]
 CASES = [(f, e) for f in FORMATS for e in ENCODINGS]

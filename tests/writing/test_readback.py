@@ -195,6 +195,7 @@ def test_the_cvc_face_reads_back_too(tmp_path: Path, monkeypatch, way: str) -> N
 
 def test_the_fbin_and_browser_faces_read_back_too(tmp_path: Path, monkeypatch) -> None:
     from polyvec import browser, fbin
+    from polyvec.browser import export
     from polyvec.fbin import writing
 
     (tmp_path / "a.fbin").write_bytes(OLD)
@@ -204,14 +205,14 @@ def test_the_fbin_and_browser_faces_read_back_too(tmp_path: Path, monkeypatch) -
     assert contents(tmp_path) == {"a.fbin": OLD}
     rows = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
     card = {"name": "n", "set": "s", "image_url": "https://a.example/i", "card_url": "https://a.example/c"}
-    whole = browser._write_codes
+    whole = export._write_codes
 
     def short(collection, sink, *more):
         told = whole(collection, sink, *more)
         sink.write(b"\0")
         return told
 
-    monkeypatch.setattr(browser, "_write_codes", short)
+    monkeypatch.setattr(export, "_write_codes", short)
     with pytest.raises(pv.LossyConversion, match=r"embeddings\.i8bin: nothing was written"):
         browser.export_for_browser(rows, tmp_path / "site", records=[card] * 9, any_dim=True)
     assert not (tmp_path / "site" / "embeddings.i8bin").exists()

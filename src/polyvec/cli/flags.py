@@ -187,7 +187,7 @@ def _check_name(name: str) -> None:
     from polyvec.cli.spellings import known_options
     from polyvec.core.errors import InputError
     from polyvec.formats import near
-    from polyvec.writing.road import Writing
+    from polyvec.writing.options import Writing
 
     known = known_options()
     if name in known:

@@ -56,7 +56,6 @@ def command(
         dry_run=dry_run,
         sha256=sha256,
         progress=progress(json),
-        **flags.own_options(option, dim),
-        **({} if duplicates is None else {"duplicates": duplicates}),
+        options=flags.own_options(option, dim) | ({} if duplicates is None else {"duplicates": duplicates}),
     )
     print_receipt(receipt, json=json)

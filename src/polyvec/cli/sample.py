@@ -60,7 +60,7 @@ def command(
         dry_run=dry_run,
         sha256=sha256,
         progress=progress(json),
-        **flags.own_options(option, dim),
+        options=flags.own_options(option, dim),
     )
     print_receipt(receipt, json=json)
 

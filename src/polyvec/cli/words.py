@@ -41,7 +41,8 @@ def select(
     from polyvec.cli.terminal import note
     from polyvec.core.errors import InputError, UnknownWord
     from polyvec.verbs.words import select as choose
-    from polyvec.writing.road import gather, write_collection
+    from polyvec.writing.options import gather
+    from polyvec.writing.road import write_collection
 
     target = flags.one_output(target, output)
     asked = _lines(words)
@@ -86,7 +87,8 @@ def metadata(
     from polyvec.cli.terminal import print_json
     from polyvec.core.errors import InputError
     from polyvec.formats.finalfusion.toml import dump_toml
-    from polyvec.writing.road import gather, write_collection
+    from polyvec.writing.options import gather
+    from polyvec.writing.road import write_collection
 
     if toml is None and (target is not None or output is not None):
         raise InputError(
@@ -164,7 +166,8 @@ def bucket_to_explicit(
     """
     from polyvec import formats
     from polyvec.verbs.words import bucket_to_explicit as make_explicit
-    from polyvec.writing.road import gather, write_collection
+    from polyvec.writing.options import gather
+    from polyvec.writing.road import write_collection
 
     target = flags.one_output(target, output)
     with formats.open(source) as collection:

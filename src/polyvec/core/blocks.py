@@ -210,7 +210,8 @@ def _changed(rows: Array, floats: Array) -> Array:
     if rows.dtype.itemsize < 8:
         return np.asarray(floats != rows)
     top = float(2 ** (8 * rows.dtype.itemsize - (rows.dtype.kind == "i")))
-    inside = floats < top  # the largest of them round up to what no integer of this kind is
+    # The largest of them round up to what no integer of this kind is, and halves make infinity of the least.
+    inside = (floats >= -top) & (floats < top)
     return np.asarray(~inside | (np.where(inside, floats, 0).astype(rows.dtype) != rows))
 
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.errors import Corrupt, FormatError, InputError
-from polyvec.core.extents import Scratch, crc_error, crc_of, decoded_slices, read_extent
+from polyvec.core.extents import Scratch, crc_error, crc_of, decoded_slices, read_extent, read_runs
 from polyvec.core.selection import bounds, row_numbers, select
-from polyvec.core.sources import Source
+from polyvec.core.sources import NEAR_BYTES, Source
 
-NEAR_BYTES = 16 << 10  # reading on over so few costs less than asking anew
 MAX_ROW_BYTES = 1 << 62  # NumPy shapes no array beyond, not even one of no rows
 
 
@@ -66,6 +65,11 @@ class Column:
     def parallel(self) -> bool:
         """Whether `blocks` of any ranges may be asked for from several threads, and nothing is lost by that."""
         return False
+
+    @property
+    def near_bytes(self) -> int:
+        """Reading on over so few costs less than asking anew: see `Source.near_bytes`."""
+        return NEAR_BYTES
 
     @property
     def nbytes(self) -> int:
@@ -177,17 +181,23 @@ class Column:
         out = np.empty((len(indices), *self.row_shape), self.dtype)
         order = np.argsort(indices, kind="stable")
         wanted = indices[order]
-        near = max(1, NEAR_BYTES // max(1, self.dtype.itemsize * prod(self.row_shape)))
+        near = max(1, self.near_bytes // max(1, self.dtype.itemsize * prod(self.row_shape)))
         limit = rows_per_block(self.dtype, self.row_shape)
         edges = [0, *(np.flatnonzero(np.diff(wanted) > near) + 1).tolist(), len(wanted)]
+        runs = []
         for low, high in pairwise(edges):
             while low < high:
-                first = int(wanted[low])
-                end = low + int(np.searchsorted(wanted[low:high], first + limit))
-                rows = self._read(first, int(wanted[end - 1]) + 1)
-                out[order[low:end]] = rows[wanted[low:end] - first]
+                end = low + int(np.searchsorted(wanted[low:high], int(wanted[low]) + limit))
+                runs.append((low, end))
                 low = end
+        stretches = [(int(wanted[low]), int(wanted[end - 1]) + 1) for low, end in runs]
+        for (low, end), rows in zip(runs, self._read_runs(stretches)):
+            out[order[low:end]] = rows[wanted[low:end] - int(wanted[low])]
         return out
+
+    def _read_runs(self, runs: Sequence[tuple[int, int]]) -> Iterator[Array]:
+        """The rows of several stretches, in order."""
+        return (self._read(start, stop) for start, stop in runs)
 
     def __getitem__(self, key: Any) -> Any:
         """What NumPy gives of the array, of which only the rows asked for are read. See `polyvec.core.selection`."""
@@ -274,6 +284,10 @@ class FileColumn(Column):
         return sliceable and not (self.check and any(extent.crc is not None for extent in self._extents))
 
     @property
+    def near_bytes(self) -> int:
+        return self.source.near_bytes
+
+    @property
     def codec(self) -> Codec | None:
         first = self._extents[0].codec if self._extents else None
         return first if all(e.codec == first for e in self._extents) else None
@@ -336,6 +350,12 @@ class FileColumn(Column):
         if at != len(out):
             raise self._missing(start, stop, start + at)
         return out
+
+    def _read_runs(self, runs: Sequence[tuple[int, int]]) -> Iterator[Array]:
+        """Where there is no descriptor an answer may come from afar: many are asked for at once."""
+        if self.source.fd is not None or len(runs) < 2:
+            return super()._read_runs(runs)
+        return read_runs(self.source, runs, self.row_shape, find=self._find_extents, read=self._read)
 
     def view(self, *, private: bool = False) -> Array | None:
         """A read-only zero-copy view of the rows, where they lie raw, packed and in one piece; else None.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from polyvec.core.blocks import Array, Block, Extent, Raw
 from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.sources import Source
 from polyvec.kernels.checksum import crc32
+
+RANGES_BYTES = 32 << 20  # so much of a source is asked for at once
 
 
 class Scratch:
@@ -54,6 +56,55 @@ def read_extent(
     if check and extent.crc is not None and (found := crc_of(parts["codes"], 0)) != extent.crc:
         raise crc_error(source, extent, found)
     return Block(extent.start, parts, extent.codec, extent.rows)
+
+
+def read_runs(
+    source: Source,
+    runs: Sequence[tuple[int, int]],
+    row_shape: tuple[int, ...],
+    *,
+    find: Callable[[int, int], Iterable[Extent]],
+    read: Callable[[int, int], Array],
+) -> Iterator[Array]:
+    """The decoded rows of several stretches, many asked for at once; ``read`` reads what does not lie packed."""
+    at = 0
+    while at < len(runs):
+        held: list[list[Extent]] = []
+        size = 0
+        while at + len(held) < len(runs) and size < RANGES_BYTES:
+            start, stop = runs[at + len(held)]
+            extents = list(find(start, stop))
+            if not _is_packed(extents, start, stop, row_shape):
+                break
+            held.append(extents)
+            size += sum(extent.size for extent in extents)
+        yield from _read_packed(source, held, row_shape)
+        at += len(held)
+        if not held:
+            yield read(*runs[at])
+            at += 1
+
+
+def _read_packed(source: Source, runs: Sequence[Sequence[Extent]], row_shape: tuple[int, ...]) -> Iterator[Array]:
+    found = iter(source.read_ranges([(extent.offset, extent.size) for extents in runs for extent in extents]))
+    for extents in runs:
+        rows = []
+        for extent in extents:
+            dtype, shape = extent.codec.parts(row_shape)["codes"]
+            codes = np.frombuffer(next(found), dtype).reshape(extent.rows, *shape)
+            rows.append(Block(extent.start, {"codes": codes}, extent.codec, extent.rows).decode())
+        yield rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+
+def _is_packed(extents: Sequence[Extent], start: int, stop: int, row_shape: tuple[int, ...]) -> bool:
+    """Whether extents hold just the rows ``start`` to ``stop``, each in one range whose bytes are its codes."""
+    at = start
+    for extent in extents:
+        sliceable = extent.codec.row_bytes(row_shape) is not None
+        if not sliceable or extent.stride is not None or extent.others or extent.crc is not None or extent.start != at:
+            return False
+        at += extent.rows
+    return at == stop
 
 
 def decoded_slices(block: Block, low: int, high: int, rows: int) -> Iterator[Block]:

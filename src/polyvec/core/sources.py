@@ -83,13 +83,17 @@ class Source(ABC):
             view[at : at + len(piece)] = piece
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Several ranges (offset, size), each as `read_at` gives it; neighbours are read together."""
+        """The bytes of several ranges (offset, size), neighbours read together; `Truncated` when some are not there."""
         found: list[bytes] = [b""] * len(ranges)
+        for offset, size in ranges:
+            self._demand(offset, size)
         for first, last, members in _merged(ranges, self.near_bytes):
             data = self.read_at(first, last - first)
+            if len(data) < last - first:
+                raise self._shorter(first + len(data))
             for number in members:
                 offset, size = ranges[number]
-                found[number] = data if len(members) == 1 else data[offset - first : offset - first + max(0, size)]
+                found[number] = data if size == len(data) else data[offset - first : offset - first + size]
         return found
 
     def read_cast(self, offset: int, size: int, out: NDArray[Any], cast: Cast, *, check: bool) -> int | None:
@@ -194,8 +198,6 @@ class Source(ABC):
 
 class MemorySource(Source):
     """Bytes in memory, and the other files of their export where there are any."""
-
-    near_bytes = 0
 
     def __init__(
         self, data: bytes | memoryview, name: str = "<bytes>", beside: Mapping[str, bytes] | None = None
@@ -417,7 +419,7 @@ def _merged(ranges: Sequence[tuple[int, int]], near: int) -> list[tuple[int, int
     stretches: list[tuple[int, int, list[int]]] = []
     for number in sorted(range(len(ranges)), key=lambda number: ranges[number]):
         offset, size = ranges[number]
-        stop = offset + max(0, size)
+        stop = offset + size
         if stretches and offset - stretches[-1][1] <= near:
             first, last, members = stretches[-1]
             members.append(number)

@@ -272,5 +272,5 @@ def _as_progress(show: bool | Progress) -> Progress | None:
     if show is True:
         from polyvec.core.progress import bar
 
-        return bar("texts", "texts")
+        return bar("texts")
     return show or None

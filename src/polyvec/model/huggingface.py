@@ -24,8 +24,9 @@ from polyvec.formats.weights.records import REQUIRED_KEYS
 from polyvec.model.architecture import WORDS, Architecture
 from polyvec.model.loading import find_installed, find_specials, load_model, read_vocabulary
 from polyvec.model.safetensors import read_safetensors, write_safetensors
+from polyvec.writing.options import Writing
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import Writing, write_collection
+from polyvec.writing.road import write_collection
 
 DTYPES = {"f32": "raw", "f16": "float16", "bf16": "bfloat16", "int8": "int8"}
 WEIGHTS = "model.safetensors"

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import check_paths, check_texts, check_threads
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.core.progress import telling
 from polyvec.kernels.scores import plain_floats
 from polyvec.kernels.threads import Crew, resolve_threads
 from polyvec.neighbors.inputs import Base, Stamp, check_vectors, memory_view, opened, row_blocks, stamp_of
@@ -65,12 +67,20 @@ class Index:
 
     @classmethod
     def build(
-        cls, base: Base, *, column: str | None = None, threads: int | None = None, progress: Progress | None = None
+        cls,
+        base: Base,
+        *,
+        column: str | None = None,
+        threads: int | None = None,
+        progress: Progress | bool | None = None,
     ) -> Index:
         """Index a path, collection, column or array. A collection must stay open while its index is used."""
+        check_texts(column=column)
+        check_threads(threads)
         with opened(base, column) as (_, vectors):
             before = stamp_of(base, vectors, settled=True)
-            index = cls._build(vectors, resolve_threads(threads), progress)
+            with telling(progress, vectors.rows) as tell:
+                index = cls._build(vectors, resolve_threads(threads), tell)
             if stamp_of(base, vectors) != before:
                 raise InputError("the base was changed while it was indexed; index a file that rests")
             index._stamp = before
@@ -182,6 +192,7 @@ class Index:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the sidecar, atomically; by convention beside the base as `NAME.pvindex`."""
+        check_paths(path=path)
         if self._unchecked is not None and self._unchecked.pending:
             self._unchecked.check(0, len(self._unchecked.data))
         arrays: dict[str, NDArray[Any]] = {name: getattr(self.shadow, name) for name in DTYPES if name != "center"}
@@ -203,6 +214,8 @@ class Index:
         The base's size and times decide where they are as recorded; otherwise its rows are hashed again (`rehashed`;
         saving the index records the new times).
         """
+        check_paths(path=path)
+        check_texts(column=column)
         header, arrays, codes = read_sidecar(path)
         frame = Frame(arrays.pop("center", None), float(header["unit"]))
         index = cls(Shadow(frame=frame, **arrays), base, str(header["sha256"]), name=column)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import check_texts, check_threads, check_whole
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import DeviceError, DeviceWarning, InputError, MissingExtra, Unsearchable
 from polyvec.core.format import Progress
+from polyvec.core.progress import telling
 from polyvec.core.vocab import Strings
 from polyvec.neighbors.filters import Where, make_mask, shortage
 from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries, row_blocks, stamp_of
@@ -92,7 +93,14 @@ def search(
     >>> hits.rows, hits.metric
     (array([[1, 2]]), 'cosine')
     """
-    with opened(base, column) as (collection, vectors), opened_queries(queries) as (_, asked):
+    check_whole(k=k)
+    check_texts(column=column, device=device)
+    check_threads(threads)
+    with (
+        opened(base, column) as (collection, vectors),
+        opened_queries(queries) as (_, asked),
+        telling(progress, vectors.rows) as tell,
+    ):
         choice = choose_metric(metric, [collection], default=Metric.COSINE)
         chosen = choice.metric
         check_vectors(vectors)
@@ -103,7 +111,6 @@ def search(
         k, notes = settle_k(k, USUAL, vectors, asked.row_shape[0])
         notes = (*choice.notes, *notes)
         probes = check_queries(scorable(asked.to_numpy()), chosen)
-        report = _reporter(progress)
         found = None
         if device != "cpu":
             if where is not None or index is not None:
@@ -122,13 +129,11 @@ def search(
             for block in row_blocks(vectors, mask=make_mask(collection, where)):
                 scan.feed(block)
                 passed += block.count
-                if report is not None:
-                    report(min(block.first + (block.count if where is None else 0), vectors.rows), vectors.rows)
+                if tell is not None:
+                    tell(block.first + (block.count if where is None else 0), vectors.rows)
             rows, scores = scan.result()
             if where is not None:
                 notes = (*notes, *shortage(where, passed, k))
-            if report is not None:
-                report(vectors.rows, vectors.rows)
         ids = _ids_of(collection, vectors, rows)
         return Hits(rows, ids, scores, choice.word, choice.source, notes)
 
@@ -163,14 +168,6 @@ def check_k(k: int, vectors: Column, dim: int) -> None:
         raise InputError(f"k is {k} and the base has only {vectors.rows} rows; ask for at most {vectors.rows}")
     if dim != vectors.row_shape[0]:
         raise InputError(f"the queries have {dim} dimensions and the base has {vectors.row_shape[0]}; they must agree")
-
-
-def _reporter(progress: Progress | bool | None) -> Callable[[int, int], object] | None:
-    if progress is True:
-        from polyvec.core.progress import bar
-
-        return bar()
-    return progress or None
 
 
 def _ids_of(collection: Collection, vectors: Column, rows: NDArray[np.int64]) -> NDArray[Any]:

@@ -20,14 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec import formats
+from polyvec.core.arguments import check_flags, check_paths, check_texts, check_threads, check_whole
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.core.locks import job_lock
 from polyvec.core.places import Identity, Place
+from polyvec.core.progress import check_progress, telling
 from polyvec.core.space import demand_space
-from polyvec.core.targets import Together, open_sink, refuse_inputs
+from polyvec.core.targets import Together, check_target, open_sink
 from polyvec.formats import near
 from polyvec.kernels.checksum import crc32
 from polyvec.neighbors.distances import KEY, LABELS, TABLE, Convention, from_scores, lost_range
@@ -36,6 +38,10 @@ from polyvec.neighbors.metric import Choice, Metric, choose_metric, parse_metric
 from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.scan import Scan, check_queries
 from polyvec.neighbors.search import settle_k
+from polyvec.writing.inputs import as_collection
+from polyvec.writing.options import Writing
+from polyvec.writing.receipts import Receipt
+from polyvec.writing.road import write_collection
 
 STYLES = {"ids": "", "big-ann": "big-ann", "cuvs": "cuvs", "hdf5": "ann-benchmarks"}  # style -> its table of distances
 SUFFIXES = {
@@ -92,7 +98,7 @@ def compute_truth(
     k: int | None = None,
     metric: str | Metric | None = None,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Truth:
     """The exact k nearest rows of each query, over a file, shards, a collection or an array.
 
@@ -101,6 +107,8 @@ def compute_truth(
     >>> compute_truth(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)[1:2], k=1, metric="l2").rows
     array([[1]])
     """
+    check_whole(k=k)
+    check_threads(threads)
     return _compute(base, queries, k, metric, threads, progress, None)[0]
 
 
@@ -113,8 +121,9 @@ def write_truth(
     metric: str | None = None,
     style: str | None = None,
     resume: bool = True,
+    overwrite: bool = True,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     check_space: bool = True,
 ) -> TruthReceipt:
     """Compute ground truth and write it.
@@ -122,18 +131,22 @@ def write_truth(
     `style`: "ids" (one file of ids, .ibin), "big-ann" (ids, then float32 distances, in one file), "cuvs" (ids in
     OUTPUT.ibin, distances in OUTPUT.distances.fbin beside it) or "hdf5" (ann-benchmarks: train, test, neighbors,
     distances). Without it the suffix decides. The metric and what the distances are (see `distances`) go into the
-    file's metadata. A killed run is taken up where its saved state is. ``check_space=False`` starts although the
-    output will not fit.
+    file's metadata. A killed run is taken up where its saved state is. ``overwrite=False`` refuses to replace a file;
+    ``check_space=False`` starts although the output will not fit.
     """
     started = time.perf_counter()
+    check_paths(output=output)
+    check_texts(style=style)
+    check_flags(resume=resume, overwrite=overwrite, check_space=check_space)
+    check_progress(progress)
+    check_whole(k=k)
+    check_threads(threads)
     target = Path(output)
     if metric is not None:
         parse_metric(metric)
     inputs = [p for side in (base, queries) for p in _paths(side)]
-    refuse_inputs(target, inputs)
+    check_target(target, inputs=inputs, overwrite=overwrite)
     style = _check_style(target, style)
-    if not target.parent.is_dir():
-        raise InputError(f"{target}: the folder {target.parent} does not exist; create it first")
     state = _State(target.with_name(f".{target.name}.truth-state")) if resume else None
     with job_lock(target):
         before = _stamps(inputs)
@@ -148,7 +161,9 @@ def write_truth(
             )
         notes = [*choice.notes, *said]
         with opened(base) as (collection, vectors), opened_queries(queries) as (_, asked):
-            outputs, convention, sidecars = _write(truth, target, style, vectors, asked, choice.metric, notes)
+            outputs, convention, sidecars = _write(
+                truth, target, style, vectors, asked, choice.metric, notes, overwrite
+            )
             rows = vectors.rows
             if collection.ids is not None:
                 notes.append("the base has ids of its own; the truth lists row numbers, as such files do")
@@ -199,10 +214,14 @@ def _compute(
     k: int | None,
     metric: str | Metric | None,
     threads: int | None,
-    progress: Progress | None,
+    progress: Progress | bool | None,
     state: _State | None,
 ) -> tuple[Truth, int, Choice, tuple[str, ...]]:
-    with opened(base) as (collection, vectors), opened_queries(queries) as (also, asked):
+    with (
+        opened(base) as (collection, vectors),
+        opened_queries(queries) as (also, asked),
+        telling(progress, vectors.rows) as tell,
+    ):
         choice = choose_metric(metric, [collection, also])
         check_vectors(vectors)
         check_vectors(asked, "the queries")
@@ -215,7 +234,7 @@ def _compute(
             found = state.load(probes.shape[0], k)
             if found is not None:
                 start, checksum, rows, scores, ties = found
-                if _checksum(vectors, start, progress) == checksum:
+                if _checksum(vectors, start, tell) == checksum:
                     scan.resume(rows, scores, ties)
                 else:
                     state.notes.append("the base has changed since the saved run; all rows were scanned again")
@@ -227,8 +246,8 @@ def _compute(
             done = block.first + block.count
             if state is not None:
                 checksum = crc32(block.rows, checksum)
-            if progress is not None:
-                progress(done, vectors.rows)
+            if tell is not None:
+                tell(done, vectors.rows)
             if state is not None and time.monotonic() - saved > SAVE_SECONDS and done < vectors.rows:
                 state.save(done, checksum, *scan.peek(), scan.ties())
                 saved = time.monotonic()
@@ -300,10 +319,20 @@ def _digest(data: bytes) -> bytes:
 
 
 def _write(
-    truth: Truth, target: Path, style: str, vectors: Column, asked: Column, metric: Metric, notes: list[str]
+    truth: Truth,
+    target: Path,
+    style: str,
+    vectors: Column,
+    asked: Column,
+    metric: Metric,
+    notes: list[str],
+    overwrite: bool,
 ) -> tuple[list[str], str | None, tuple[str, ...]]:
     """Write the files; their names, what the distances in them are, and what lies beside them. `notes` take what they could not hold."""
-    from polyvec.writing.write import write
+
+    def write(path: Path, data: Any, format: str | None, about: dict[str, Any] | None, files: Any = None) -> Receipt:
+        writing = Writing(format=format, measure=False, overwrite=overwrite, together=files)
+        return write_collection(path, as_collection(data, metadata=about), writing)
 
     limit = 2**31 if style != "hdf5" else 2**63
     kind = np.int32 if vectors.rows <= limit else np.uint32
@@ -314,21 +343,21 @@ def _write(
     if style == "ids":
         known = target.suffix.lower() in (".ibin", ".u32bin", ".npy", ".ivecs")
         format = None if known else "ibin" if kind is np.int32 else "u32bin"
-        made = write(target, ids, measure=False, format=format, metadata=about)
+        made = write(target, ids, format, about)
         return [str(target)], None, made.sidecars
     convention = TABLE[STYLES[style]][metric]
     near = truth.distances(convention)
     notes += lost_range(truth.scores, near)
     about[KEY] = convention.value
     if style == "big-ann":
-        made = write(target, {"ids": ids, "distances": near}, format="truth", measure=False, metadata=about)
+        made = write(target, {"ids": ids, "distances": near}, "truth", about)
         return [str(target)], convention.value, made.sidecars
     if style == "cuvs":
         beside = target.with_name(f"{target.stem}.distances.fbin")
         form = "ibin" if kind is np.int32 else "u32bin"
         with Together() as files:
-            far = write(beside, near, format="fbin", measure=False, metadata=about, together=files)
-            made = write(target, ids, format=form, measure=False, metadata=about, together=files)
+            far = write(beside, near, "fbin", about, files)
+            made = write(target, ids, form, about, files)
         return [str(target), str(beside)], convention.value, (*made.sidecars, *far.sidecars)
     narrow = np.int32 if truth.rows.size == 0 or truth.rows.max() < 2**31 else np.int64
     columns: dict[str, Column] = {
@@ -338,7 +367,7 @@ def _write(
         "distances": ArrayColumn("distances", near),
     }
     collection = Collection(columns, main="train", metadata=benchmark_metadata(vectors, metric))
-    made = write(target, collection, format="hdf5", measure=False)
+    made = write(target, collection, "hdf5", None)
     return [str(target)], convention.value, made.sidecars
 
 

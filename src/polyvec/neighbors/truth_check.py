@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import check_threads, check_whole
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.core.progress import check_progress
 from polyvec.neighbors.distances import Convention, conventions_of, differing, fitting, from_scores
 from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries
 from polyvec.neighbors.listed import (
@@ -66,13 +68,16 @@ def verify_truth(
     metric: str | None = None,
     sample: int | None = None,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> TruthCheck:
     """`InputError` unless a ground truth is of this base and these queries.
 
     `metric` may be left out where the truth, the base or the queries state it; one that contradicts the truth's own
     is an error. `sample` is how many queries are searched exactly.
     """
+    check_whole(0, sample=sample)
+    check_threads(threads)
+    check_progress(progress)
     asked_for = None if metric is None else parse_metric(metric)
     with opened(base) as (collection, vectors), opened_queries(queries) as (also, asked), opened(truth) as (found, _):
         listed = listed_in(found)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from polyvec.core.arguments import check_texts, check_threads, check_whole, text_list, whole_list
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.core.progress import check_progress, telling
 from polyvec.formats.words import folded, lengths_of
 from polyvec.neighbors.inputs import Base, check_vectors, opened
 from polyvec.neighbors.metric import Metric, choose_metric
@@ -80,7 +82,7 @@ def measure_quality(
     column: str | None = None,
     seed: int = 0,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Quality:
     """Measure what encodings lose, or what one compressed file lost.
 
@@ -90,7 +92,14 @@ def measure_quality(
     is higher than among all. `suggest=0.99` picks the smallest encoding that `convert` writes whose recall at the middle k
     among all rows holds that target with its whole 95 % interval.
     """
-    trials = [] if compressed is not None else choose_trials(None if encodings is None else list(encodings))
+    check_whole(sample_rows=sample_rows, sample_queries=sample_queries)
+    check_whole(0, seed=seed)
+    check_texts(column=column)
+    check_threads(threads)
+    check_progress(progress)
+    k = whole_list(k=k)
+    tried = None if encodings is None else text_list(encodings=encodings)
+    trials = [] if compressed is not None else choose_trials(tried)
     _check_sample(sample_rows, sample_queries, suggest)
     with opened(original, column) as (collection, vectors), _opened(compressed) as stored:
         if stored is not None:
@@ -98,18 +107,20 @@ def measure_quality(
         choice = choose_metric(metric, [collection], default=Metric.COSINE)
         _check_original(vectors, sample_rows, suggest)
         runs = spread_runs(vectors.rows, vectors.rows if sample_rows is None else sample_rows)
-        job = Job(vectors, runs, sum(b - a for a, b in runs), choice, tuple(k), threads, progress)
+        job = Job(vectors, runs, sum(b - a for a, b in runs), choice, tuple(k), threads, None)
         asked = ask(job, queries, sample_queries, seed)
         if stored is not None:
             _check_stored(stored.column, vectors)
-        found = _report(collection, job, asked, measure(job, asked, trials, stored))
+        with telling(progress, 2 * job.rows) as tell:  # rows are read twice
+            measured = measure(replace(job, progress=tell), asked, trials, stored)
+        found = _report(collection, job, asked, measured)
         return found if suggest is None else with_suggestion(found, suggest, original, collection, column)
 
 
 def _check_sample(rows: int | None, queries: int | None, suggest: float | None) -> None:
     if (rows is not None and rows < 2) or (queries is not None and queries < 1):
         raise InputError("a sample needs at least 2 rows and 1 query")
-    if suggest is not None and not 0 < suggest <= 1:
+    if suggest is not None and not (isinstance(suggest, (int, float)) and 0 < suggest <= 1):
         raise InputError(f"the recall target is {suggest}; it must be above 0 and at most 1")
 
 

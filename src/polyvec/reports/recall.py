@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import whole_list
 from polyvec.core.errors import InputError
 from polyvec.neighbors.inputs import Base, check_vectors, opened, opened_queries
 from polyvec.neighbors.listed import (
@@ -97,6 +98,8 @@ def measure_recall(
     >>> measure_recall(np.array([[3, 1]]), np.array([[1, 2]]), k=[2])[0].recall
     0.5
     """
+    if k is not None:
+        k = whole_list(k=k)
     asked_for = given = None if metric is None else parse_metric(metric)
     with opened(result) as (one, _), opened(truth) as (two, _):
         mine, theirs = listed_in(one, "the result"), listed_in(two, "the truth")

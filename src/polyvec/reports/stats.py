@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import check_texts, check_threads
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.core.progress import telling
 from polyvec.neighbors.inputs import Base, check_vectors, opened, row_blocks
 from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.scan import Scan
@@ -115,7 +117,7 @@ def _told(value: Any) -> Any:
 
 
 def stats(
-    base: Base, *, column: str | None = None, threads: int | None = None, progress: Progress | None = None
+    base: Base, *, column: str | None = None, threads: int | None = None, progress: Progress | bool | None = None
 ) -> Stats:
     """Look at the vectors of a file, a collection or an array.
 
@@ -123,7 +125,9 @@ def stats(
     >>> found.norms.normalised, found.duplicates
     (True, 1)
     """
-    with opened(base, column) as (collection, vectors):
+    check_texts(column=column)
+    check_threads(threads)
+    with opened(base, column) as (collection, vectors), telling(progress, vectors.rows) as tell:
         check_vectors(vectors)
         if not vectors.rows:
             raise InputError("the collection is empty; there is nothing to look at")
@@ -131,8 +135,8 @@ def stats(
         for block in row_blocks(vectors):
             assert block.rows is not None
             walk.add(block.rows)
-            if progress is not None:
-                progress(block.first + block.count, vectors.rows)
+            if tell is not None:
+                tell(block.first + block.count, vectors.rows)
         duplicates, examples = walk.duplicates()
         return Stats(
             source=collection.title,

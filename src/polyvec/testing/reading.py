@@ -20,6 +20,7 @@ from polyvec.core.format import Confidence, Format, Peek
 from polyvec.core.sources import MemorySource
 from polyvec.testing import hostile
 from polyvec.testing.contents import assert_same_contents, bits, consume, examine
+from polyvec.testing.distant import DistantSource
 from polyvec.testing.limits import HEADROOM, Clock, TooSlow, bounded
 from polyvec.testing.samples import Sample, SampleFile
 from polyvec.verbs.describe import describe
@@ -167,6 +168,22 @@ class ReadingSuite:
                 assert bits(column[1::2]).tobytes() == bits(whole[1::2]).tobytes()
                 extents = list(column.extents())
                 assert pickle.loads(pickle.dumps(extents)) == extents
+
+    def test_bytes_without_a_descriptor_or_a_mapping_read_the_same(self, sample: Any, tmp_path: Path) -> None:
+        export = self._export(sample, tmp_path / "out")
+        main, variant = self._name(sample), self._variant(sample, export)
+        here, afar = self._source(sample, export[main], export), DistantSource(export[main], main, export)
+        assert formats.detect(afar, sample.format).match.variant == variant
+        near = self._open(sample, export[main], export)
+        with near, self.format.open(afar, variant=variant, **sample.reading) as found:
+            assert_same_contents(found, Sample(sample.name, near))
+            consume(found)
+            for name, column in near.columns.items():
+                some = np.random.default_rng(0).permutation(column.rows)[::2]
+                assert bits(found[name].take(some)).tobytes() == bits(column.take(some)).tobytes()
+        told = self.format.told(sample.reading)
+        assert list(told.check(afar, variant=variant)) == list(told.check(here, variant=variant))
+        assert list(told.layout(afar, variant=variant)) == list(told.layout(here, variant=variant))
 
     def test_rows_beyond_the_end_are_cut_or_refused(self, sample: Any, tmp_path: Path) -> None:
         export = self._export(sample, tmp_path / "out")

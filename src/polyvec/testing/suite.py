@@ -24,7 +24,7 @@ from polyvec.verbs.convert import convert
 from polyvec.verbs.describe import describe
 from polyvec.verbs.verify import verify
 from polyvec.writing import road
-from polyvec.writing.road import ENCODINGS
+from polyvec.writing.options import ENCODINGS
 from polyvec.writing.write import write
 
 

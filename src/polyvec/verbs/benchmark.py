@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from polyvec.neighbors.listed import BY_ID, look_up, out_of_order, score_listed,
 from polyvec.neighbors.metric import KEYS, OTHERS, Metric, choose_metric, parse_metric, stated_metric
 from polyvec.neighbors.rows import scorable
 from polyvec.neighbors.truth import benchmark_metadata
+from polyvec.writing.options import ConvertingOptions, gather, shows_options
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import gather, resolve_target, write_collection
+from polyvec.writing.road import resolve_target, write_collection
 
 Path = str | os.PathLike[str]
 
@@ -38,6 +39,7 @@ SAMPLED = 64  # queries whose distances are compared with the rows
 COPIED = "the distances are copied as they are"
 
 
+@shows_options(ConvertingOptions)
 def assemble(
     base: Path,
     target: Path,
@@ -48,7 +50,7 @@ def assemble(
     metric: str | None = None,
     source_format: str | None = None,
     lenient: bool = False,
-    **options: Any,
+    **options: Unpack[ConvertingOptions],
 ) -> Receipt:
     """Put base, queries and ground truth into one file with the columns train, test, neighbors and distances.
 
@@ -118,6 +120,7 @@ def assemble(
             collection.close()
 
 
+@shows_options(ConvertingOptions)
 def take_apart(
     source: Path,
     target: Path,
@@ -127,7 +130,7 @@ def take_apart(
     distances: Path | None = None,
     source_format: str | None = None,
     lenient: bool = False,
-    **options: Any,
+    **options: Unpack[ConvertingOptions],
 ) -> list[Receipt]:
     """Write base, queries and ground truth of one file to files of their own, which appear at one moment.
 
@@ -271,6 +274,7 @@ def _looked_up(ids: Column, own: Column, path: str) -> Column:
     )
 
 
+@shows_options(ConvertingOptions)
 def convert_bundle(
     source: Path,
     target: Path,
@@ -281,7 +285,7 @@ def convert_bundle(
     metric: str | None = None,
     source_format: str | None = None,
     lenient: bool = False,
-    **options: Any,
+    **options: Unpack[ConvertingOptions],
 ) -> list[Receipt]:
     """`take_apart` where the source holds base and queries already, else `assemble`."""
     with formats.open(source, format=source_format, lenient=lenient) as found:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from polyvec import formats
+from polyvec.core.arguments import check_flags, check_paths, check_texts
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError
 from polyvec.core.shards import expand
 from polyvec.verbs.records import attach_given, named_file
 from polyvec.verbs.resume import run_resumable
 from polyvec.writing.inputs import inputs_of
+from polyvec.writing.options import ConvertingOptions, Writing, gather, shows_options
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import Writing, gather, write_collection
+from polyvec.writing.road import write_collection
 
 
+@shows_options(ConvertingOptions)
 def convert(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -26,7 +29,7 @@ def convert(
     resume: bool = False,
     ids: Any = None,
     records: Any = None,
-    **options: Any,
+    **options: Unpack[ConvertingOptions],
 ) -> Receipt:
     """Convert a file (or a glob of shards) to another format, in bounded memory.
 
@@ -40,11 +43,14 @@ def convert(
     or column of the source, or values (see `polyvec.verbs.records.read_ids`). Further options are the formats' own: those that the source's format reads
     by (``dim=384``), and those that the target's writes by.
     """
+    check_paths(source=source, target=target)
+    check_texts(source_format=source_format)
+    check_flags(lenient=lenient, resume=resume)
+    writing = gather(options)
     if resume:
         refuse_given(ids, records)
         paths = [str(place) for place in expand(source)]
-        return run_resumable(paths, target, gather(options), source_format=source_format, lenient=lenient)
-    writing = gather(options)
+        return run_resumable(paths, target, writing, source_format=source_format, lenient=lenient)
     with formats.open(source, format=source_format, lenient=lenient, offered=writing.own) as collection:
         return write_given(target, collection, writing, ids, records, inputs_of(source))
 

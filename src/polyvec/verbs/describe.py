@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from polyvec import formats
+from polyvec.core.arguments import check_flags, check_paths, check_texts, joined
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.layout import Span
 from polyvec.core.remarks import unremarked
 from polyvec.core.sources import Source, open_source
 from polyvec.core.vocab import Strings
+from polyvec.formats.options import ReadingOptions
 from polyvec.kernels.lengths import row_lengths
 
 SAMPLE_ROWS = 1000
@@ -74,12 +77,17 @@ def describe(
     layout: bool = False,
     lenient: bool = False,
     sample: bool = True,
-    **own: Any,
+    options: Mapping[str, Any] | None = None,
+    **own: Unpack[ReadingOptions],
 ) -> Description:
     """Describe a file. ``layout`` adds its byte map; ``sample=False`` reads no rows at all. Takes the options of `open`."""
-    if not isinstance(path, Source):
-        return formats.settled(lambda: _describe(open_source(path), format, layout, lenient, sample, own))
-    return _describe(path, format, layout, lenient, sample, own)
+    check_texts(format=format)
+    check_flags(layout=layout, lenient=lenient, sample=sample)
+    given = joined(own, options)
+    if isinstance(path, Source):
+        return _describe(path, format, layout, lenient, sample, given)
+    check_paths(path=path)
+    return formats.settled(lambda: _describe(open_source(path), format, layout, lenient, sample, given))
 
 
 def _describe(

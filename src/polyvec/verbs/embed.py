@@ -35,8 +35,9 @@ from polyvec.core.targets import check_target, open_sink
 from polyvec.model.corpus import Corpus, Item, count_texts, open_corpus, read_items
 from polyvec.model.encoder import Embedder
 from polyvec.verbs.records import attach_given, named_file
+from polyvec.writing.options import Writing, gather
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import Writing, estimate, fit, gather, write_collection
+from polyvec.writing.road import estimate, fit, write_collection
 
 CHUNK_TEXTS = 2048  # texts between two counts: the most that a stopped run does again
 CHUNK_BYTES = 16 << 20  # of text; long texts make shorter chunks, so memory stays bounded

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from polyvec import formats
+from polyvec.core.arguments import check_flags, check_paths, check_texts, path_list
 from polyvec.core.errors import InputError
 from polyvec.core.shards import arrange, expand
 from polyvec.verbs.convert import refuse_given, write_given
 from polyvec.verbs.resume import run_resumable
+from polyvec.writing.options import ConvertingOptions, gather, shows_options
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import gather
 
 
+@shows_options(ConvertingOptions)
 def merge(
     inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
@@ -26,7 +28,7 @@ def merge(
     resume: bool = False,
     ids: Any = None,
     records: Any = None,
-    **options: Any,
+    **options: Unpack[ConvertingOptions],
 ) -> Receipt:
     """Merge files (paths, globs) of one kind into ``target``, in the order given; globs in shard order.
 
@@ -34,14 +36,17 @@ def merge(
     finished shards are kept beside the target until all are done, and a killed run continues. Takes the options of
     `convert`.
     """
-    inputs = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    check_paths(target=target)
+    check_texts(source_format=source_format)
+    check_flags(lenient=lenient, strict=strict, resume=resume)
+    writing = gather(options)
+    inputs = path_list(inputs=inputs)
     shards = arrange(expand(inputs))
     if not shards.places:
         raise InputError("nothing to merge; name at least one file")
     if strict and shards.problems:
         raise InputError("; ".join(shards.problems))
     paths = [str(place) for place in shards.places]
-    writing = gather(options)
     done = "would be merged" if writing.dry_run else "merged"
     if resume:
         refuse_given(ids, records)

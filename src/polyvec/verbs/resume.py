@@ -25,14 +25,16 @@ from polyvec.core.format import Format, Progress
 from polyvec.core.journal import exists
 from polyvec.core.locks import job_lock
 from polyvec.core.places import Place
+from polyvec.core.progress import onward, telling
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import sidecar_places
 from polyvec.core.sources import open_source
 from polyvec.core.space import demand_space
 from polyvec.core.strict_json import parse_json
 from polyvec.core.targets import open_sink, refuse_inputs
+from polyvec.writing.options import Writing
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import Writing, as_progress, estimate, resolve_target, write_collection
+from polyvec.writing.road import estimate, resolve_target, write_collection
 
 PIECE_BYTES = 1 << 30  # decoded: what a kill may cost
 PACKED = ("bins", "npy", "vecs")  # formats whose parts are joined by copying bytes
@@ -81,13 +83,15 @@ def run_resumable(
         stage = _stage(chosen, format, variant, writing)
         needed = estimate(goal, chosen, writing) + estimate(goal, chosen, replace(stage, sidecar=writing.sidecar))
         demand_space(target, needed - _there(goal), refuse=writing.check_space)
-        with _Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts:
-            progress = as_progress(writing.progress)
+        with (
+            telling(writing.progress, whole.rows) as progress,
+            _Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts,
+        ):
             done = 0
             for number, piece in enumerate(pieces):
                 rows = piece.stop - piece.start
                 if not parts.ready(number):
-                    parts.make(number, piece, stage, opening, _shifted(progress, done, whole.rows))
+                    parts.make(number, piece, stage, opening, onward(progress, done, whole.rows))
                 done += rows
                 if progress:
                     progress(done, whole.rows)
@@ -198,10 +202,6 @@ def _stamps(paths: Sequence[str]) -> list[list[Any]]:
     named = [Place.of(path) for path in paths]
     files = [(place.real(), place.identity()) for one in named for place in (one, *sidecar_places(one))]
     return [[name, *(found.to_json() if found is not None else ())] for name, found in files]
-
-
-def _shifted(progress: Progress | None, done: int, total: int) -> Progress | None:
-    return None if progress is None else lambda current, _: progress(done + current, total)
 
 
 @contextlib.contextmanager

@@ -7,25 +7,28 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from polyvec import formats
+from polyvec.core.arguments import check_flags, check_paths, check_texts, check_whole, shown, whole
 from polyvec.core.errors import InputError
-from polyvec.core.format import Progress
 from polyvec.core.journal import pending
+from polyvec.core.progress import onward, telling
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import COMPANIONS
 from polyvec.core.space import demand_space
 from polyvec.core.targets import Together, check_target, refuse_inputs
 from polyvec.writing.inputs import inputs_of
+from polyvec.writing.options import SamplingOptions, SplittingOptions, gather, shows_options
 from polyvec.writing.receipts import Receipt
-from polyvec.writing.road import as_progress, estimate, gather, write_collection
+from polyvec.writing.road import estimate, write_collection
 
 FILES_A_SHARD = 6  # itself and what may lie beside it; all are open until they appear
 
 
+@shows_options(SplittingOptions)
 def split(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -34,7 +37,7 @@ def split(
     parts: int | None = None,
     source_format: str | None = None,
     lenient: bool = False,
-    **options: Any,
+    **options: Unpack[SplittingOptions],
 ) -> list[Receipt]:
     """Split a file into shards of ``rows`` rows, or into ``parts`` of nearly equal size.
 
@@ -42,15 +45,15 @@ def split(
     number. All shards appear at one moment, in place of those of an earlier split of the same name. Takes the options
     of `convert`.
     """
+    check_paths(source=source, target=target)
+    check_texts(source_format=source_format)
+    check_flags(lenient=lenient)
+    check_whole(1, rows=rows, parts=parts)
+    writing = gather(options)
     if (rows is None) == (parts is None):
         raise InputError("give either rows or parts")
     if os.fspath(target) == "-":
         raise InputError("standard output takes one file, not shards; name a file")
-    if (rows if rows is not None else parts or 0) < 1:
-        raise InputError(
-            f"{'rows' if rows is not None else 'parts'} must be at least 1, not {rows if rows is not None else parts}"
-        )
-    writing = gather(options)
     with formats.open(source, format=source_format, lenient=lenient, offered=writing.own) as collection:
         total = collection.rows
         if rows is not None:
@@ -82,11 +85,11 @@ def split(
         demand_space(names[0], estimate(names[0], collection, writing), refuse=writing.check_space)
         permit_files(len(pieces) * FILES_A_SHARD, advice="split into fewer parts")
         receipts: list[Receipt] = []
-        with Together() as files:
+        with Together() as files, telling(writing.progress, total) as tell:
             files.discard(earlier)
             for name, (start, stop) in zip(names, pieces):
                 part = collection.slice(start, stop)
-                step = replace(writing, progress=_onward(as_progress(writing.progress), start, total), together=files)
+                step = replace(writing, progress=onward(tell, start, total), together=files)
                 receipts.append(write_collection(name, part, step, inputs=inputs))
         if kept:
             more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
@@ -95,11 +98,6 @@ def split(
             )
             receipts[-1] = replace(receipts[-1], notes=(*receipts[-1].notes, note))
         return receipts
-
-
-def _onward(progress: Progress | None, start: int, total: int) -> Progress | None:
-    """Progress of one shard as progress of the whole file."""
-    return None if progress is None else lambda current, _: progress(start + current, total)
 
 
 def earlier_shards(target: str | os.PathLike[str], total: int) -> tuple[list[Path], list[Path]]:
@@ -144,29 +142,33 @@ def choose_rows(
         raise InputError(
             "choose one of head, range, random or stride" + (f", not {' and '.join(given)}" if given else "")
         )
+    check_whole(0, head=head, random=random, seed=seed, limit=limit)
+    check_whole(1, stride=stride)
     if head is not None:
-        _at_least("head", head, 0)
         return _range(0, min(head, total))
     if range is not None:
-        start, stop = range
+        start, stop = _pair(range)
         if not 0 <= start <= stop:
             raise InputError(f"range must be start <= stop from 0 on, not {start}:{stop}")
         if total <= start < stop:
             raise InputError(f"range {start}:{stop} is beyond the end; there are {total} rows, from 0 on")
         return _range(min(start, total), min(stop, total))
     if random is not None:
-        _at_least("random", random, 0)
         if random > total:
             raise InputError(f"cannot choose {random} rows of {total}; ask for at most {total}")
         return _random_rows(total, random, seed)
     assert stride is not None
-    _at_least("stride", stride, 1)
-    _at_least("limit", limit or 0, 0)
     rows = _range(0, total, stride)
     return rows if limit is None else rows[:limit]
 
 
 _range = range  # `range` is also a parameter above
+
+
+def _pair(given: Any) -> tuple[int, int]:
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise InputError(f"range must be a pair, start and stop, not {shown(given)}")
+    return whole("range's start", given[0]), whole("range's stop", given[1])
 
 
 def _random_rows(total: int, count: int, seed: int) -> Any:
@@ -179,11 +181,7 @@ def _random_rows(total: int, count: int, seed: int) -> Any:
     return rows
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise InputError(f"{name} must be at least {least}, not {value}")
-
-
+@shows_options(SamplingOptions)
 def sample(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -196,11 +194,14 @@ def sample(
     limit: int | None = None,
     source_format: str | None = None,
     lenient: bool = False,
-    **options: Any,
+    **options: Unpack[SamplingOptions],
 ) -> Receipt:
     """Write some rows of a file: the first ``head``, a ``range`` (start, stop), ``random`` ones by ``seed``, or every
     ``stride``-th (at most ``limit``). Takes the options of `convert`.
     """
+    check_paths(source=source, target=target)
+    check_texts(source_format=source_format)
+    check_flags(lenient=lenient)
     writing = gather(options)
     with formats.open(source, format=source_format, lenient=lenient, offered=writing.own) as collection:
         rows = choose_rows(

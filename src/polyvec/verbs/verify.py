@@ -13,17 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from polyvec import formats
+from polyvec.core.arguments import check_flags, check_paths, check_texts, joined, shown
 from polyvec.core.digests import read_digests, sidecars_of, write_digests
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.format import Finding, Progress
 from polyvec.core.hashing import DIGEST, HASH_STEP
+from polyvec.core.progress import check_progress, telling
 from polyvec.core.remarks import unremarked
 from polyvec.core.sidecars import attach_sidecars
 from polyvec.core.sources import Source, open_source
 from polyvec.core.ties import check_digests
+from polyvec.formats.options import ReadingOptions
 from polyvec.kernels.threads import Crew
 
 
@@ -60,16 +63,25 @@ def verify(
     format: str | None = None,
     sha256: str | bool = False,
     write_digest: bool = False,
-    progress: Progress | None = None,
-    **own: Any,
+    progress: Progress | bool | None = None,
+    options: Mapping[str, Any] | None = None,
+    **own: Unpack[ReadingOptions],
 ) -> Report:
     """Check a file: its structure, every size and checksum it has, and every row.
 
     ``sha256`` True adds the file's digest to the report; a digest is also compared. Digests beside the file
     (``FILE.sha256``, of ``sha256sum``'s format) are compared; ``write_digest`` writes them where the file is good. A
     missing file is an OSError; whatever is wrong inside a file is a finding. ``progress`` is told the bytes read and how
-    many there are. Further options are those of `open`.
+    many there are. Further options are those of `open`; ``options`` takes them by name, also a foreign format's.
     """
+    if not isinstance(path, Source):
+        check_paths(path=path)
+    check_texts(format=format)
+    check_flags(write_digest=write_digest)
+    check_progress(progress)
+    if not isinstance(sha256, (bool, str)):
+        raise InputError(f"sha256 must be a digest, True or False, not {shown(sha256)}")
+    given = joined(own, options)
     source = open_source(path)
     if write_digest and source.place is None:
         source.close()
@@ -85,11 +97,11 @@ def verify(
         try:
             detection = formats.detect(source, format)
             name = detection.format.name
-            own = formats.reading_options(detection.format, own)
+            said = formats.reading_options(detection.format, given)
             try:
                 with unremarked():
-                    findings.extend(_check(source, detection, own))
-                    guarded = detection.format.told(own).guarded(source, variant=detection.match.variant)
+                    findings.extend(_check(source, detection, said))
+                    guarded = detection.format.told(said).guarded(source, variant=detection.match.variant)
             except FormatError as error:
                 raise formats.hinted(error.located(source.label), detection, source) from None
         except FormatError as error:
@@ -145,25 +157,25 @@ def verify_all(paths: Sequence[str | os.PathLike[str]], **options: Any) -> list[
 
 
 @contextmanager
-def _watch(source: Source, progress: Progress | None, total: int) -> Iterator[None]:
+def _watch(source: Source, progress: Progress | bool | None, total: int) -> Iterator[None]:
     """Tell how far the reading is, whoever reads: every format checks in its own way, and all through the source."""
-    if progress is None:
-        yield
-        return
-    ended = threading.Event()
+    with telling(progress, total, "bytes") as tell:
+        if tell is None:
+            yield
+            return
+        ended = threading.Event()
 
-    def tell() -> None:
-        while not ended.wait(0.1):
-            progress(min(source.bytes_read, total - 1), total)
+        def watch() -> None:
+            while not ended.wait(0.1):
+                tell(source.bytes_read, total)
 
-    watcher = threading.Thread(target=tell, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
-        progress(total, total)
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
 
 
 def _check(source: Source, detection: formats.Detection, own: Mapping[str, Any]) -> list[Finding]:

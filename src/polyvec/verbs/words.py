@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from polyvec.kernels.rows import RowSearch
 from polyvec.kernels.subwords import ngram_table
 from polyvec.verbs.convert import convert
 from polyvec.words.codes import CodeSearch
+from polyvec.writing.options import RoadOptions, shows_options
 from polyvec.writing.receipts import Receipt
 
 WORDS_AT_ONCE = 1 << 16
@@ -141,6 +142,7 @@ def _packed(table: tables.Table) -> tables.Table:
     return tables.Table(tables.join(table), starts, stops)
 
 
+@shows_options(RoadOptions)
 def quantize(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -151,7 +153,7 @@ def quantize(
     iterations: int = 25,
     seed: int = 42,
     norms: bool = True,
-    **options: Any,
+    **options: Unpack[RoadOptions],
 ) -> tuple[Receipt, QuantizationLoss]:
     """Write a finalfusion file whose matrix is product codes, and measure what was lost.
 
@@ -171,7 +173,10 @@ def quantize(
         return receipt, measure_quantization(before, after)
 
 
-def reconstruct(source: str | os.PathLike[str], target: str | os.PathLike[str], **options: Any) -> Receipt:
+@shows_options(RoadOptions)
+def reconstruct(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], **options: Unpack[RoadOptions]
+) -> Receipt:
     """Write a quantised file with its rows decoded."""
     return convert(source, target, encoding="raw", **options)
 

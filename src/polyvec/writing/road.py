@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,57 +15,21 @@ from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError, LossyConversion, PolyvecError
-from polyvec.core.format import Format, Progress, WriteOptions
+from polyvec.core.format import Format, WriteOptions
 from polyvec.core.options import check_options, names
+from polyvec.core.progress import telling
 from polyvec.core.sidecars import lacking, write_sidecars
 from polyvec.core.sinks import Sink
 from polyvec.core.space import demand_space
-from polyvec.core.targets import Together, check_target, open_sink
+from polyvec.core.targets import check_target, open_sink
 from polyvec.writing.estimate import estimate_bytes
 from polyvec.writing.loss import SAMPLE_ROWS
+from polyvec.writing.options import Writing
 from polyvec.writing.readback import SIDE_ROWS, Expected, ReadBack, read_back
 from polyvec.writing.receipts import Receipt
 
-ENCODINGS = ("raw", "float16", "bfloat16", "int8", "pq", "lossless")
 REHEARSED_ROWS = 64  # of a dry run
 WHOLE_ONLY = ("pq",)  # encodings that are fitted to the column, and not to any few of its rows
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """How `write` and its kin go about it; see `convert` for the meaning of each."""
-
-    encoding: str | None = None
-    format: str | None = None
-    column: str | None = None
-    sidecar: bool = True
-    overwrite: bool = True
-    durable: bool = True
-    sha256: bool = False
-    dry_run: bool = False
-    measure: bool = True
-    check_space: bool = True
-    chunk_rows: int | None = None
-    progress: Progress | bool | None = None
-    together: Together | None = None  # the file appears when the others of this set do
-    working: bool = False  # a part of unfinished work, and no output
-    own: Mapping[str, Any] = field(default_factory=dict)
-
-
-def gather(options: Mapping[str, Any]) -> Writing:
-    """Options as given to a verb; what is not a common one belongs to the format."""
-    names = {f for f in Writing.__dataclass_fields__ if f != "own"}
-    common = {k: v for k, v in options.items() if k in names}
-    own = {k: v for k, v in options.items() if k not in names}
-    writing = Writing(**common, own=own)
-    if writing.encoding is not None and writing.encoding not in ENCODINGS:
-        raise InputError(
-            f"unknown encoding {writing.encoding!r}; there are {', '.join(ENCODINGS)}"
-            f"{formats.near(writing.encoding, ENCODINGS)}"
-        )
-    if writing.chunk_rows is not None and writing.chunk_rows < 1:
-        raise InputError(f"chunk size must be at least 1 row, not {writing.chunk_rows}")
-    return writing
 
 
 def resolve_target(path: str | os.PathLike[str], collection: Collection, format: str | None) -> tuple[Format, str]:
@@ -182,16 +145,15 @@ def write_collection(
     writing = _checked(path, collection, writing)
     given, fitted = collection, fit(path, collection, writing)
     collection, format = fitted.collection, fitted.format
-    options = WriteOptions(
-        writing.encoding, fitted.variant, writing.chunk_rows, as_progress(writing.progress), writing.own
-    )
+    options = WriteOptions(writing.encoding, fitted.variant, writing.chunk_rows, None, writing.own)
     becomes = format.target(collection, options)
     path_of = f"{describe_encoding(given.vectors if writing.column is None else given[writing.column])} -> {becomes}"
     notes = tuple(collection.notes)
     demand_space(path, estimate_bytes(collection, becomes, fitted.beside), refuse=writing.check_space)
     if writing.dry_run:
         check_target(path, inputs=inputs, overwrite=writing.overwrite)
-        notes += rehearse(path, fitted, writing).notes
+        with telling(writing.progress, collection.rows):
+            notes += rehearse(path, fitted, writing).notes
         sidecars = tuple(f"{Path(path).name} + {what}" for what in fitted.beside)
         return Receipt(
             os.fspath(path),
@@ -216,9 +178,13 @@ def write_collection(
         together=writing.together,
         working=writing.working,
     )
-    with sink:
+    with sink, telling(writing.progress, collection.rows) as tell:
         names, found = write_checked(
-            sink, fitted, options, writing, fit(path, against, writing).collection if against else None
+            sink,
+            fitted,
+            replace(options, progress=tell),
+            writing,
+            fit(path, against, writing).collection if against else None,
         )
     return Receipt(
         os.fspath(path),
@@ -307,15 +273,6 @@ def fit_columns(collection: Collection, format: Format, column: str | None) -> t
         f"{format.name} holds one column and the source has {len(collection.columns)}: {names}; "
         f"choose one with --column (column=), for example --column {collection.main}"
     )
-
-
-def as_progress(progress: Progress | bool | None) -> Progress | None:
-    """A callback from what the caller gave; True draws a bar on standard error."""
-    if progress is True:
-        from polyvec.core.progress import bar
-
-        return bar()
-    return progress or None
 
 
 def describe_encoding(column: Column) -> str:
