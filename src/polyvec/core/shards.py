@@ -45,6 +45,9 @@ class ShardSet:
 def permit_files(count: int, *, advice: str = "merge them in several steps") -> None:
     """Let this process open ``count`` more files at once: the soft limit is often 1024, and shards can be more.
 
+    This is the one thing of the process that polyvec changes: raised when so many are needed, and left so, since by the
+    time they are closed others may hold descriptors beyond the old limit.
+
     `InputError` where the system's own limit is lower.
     """
     import resource
