@@ -24,14 +24,12 @@ template <class T> using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig
 
 template <class Score>
 void pass_portable(Sieve &sieve, const Score *scores, size_t stride, size_t first, size_t rows) {
-    const RowTerms &t = sieve.terms;
     for (size_t i = 0; i < rows; ++i) {
         const size_t row = first + i;
         const Score *line = scores + i * stride;
         for (size_t j = 0; j < sieve.queries; ++j) {
-            const float upper = static_cast<float>(line[j]) * t.A[row] +
-                                (sieve.P[j] * t.E[row] + (sieve.Q[j] * t.N[row] + sieve.R[j] * t.H[row]));
-            if (!(upper < sieve.T[j])) sieve.keep(j, row, upper);
+            const float upper = sieve.upper(j, row, static_cast<float>(line[j]));
+            if (!(upper < sieve.limit[j])) sieve.keep(j, row, upper);
         }
     }
 }
@@ -49,13 +47,13 @@ __attribute__((target("avx512f"))) inline __m512 load_some(const float *p, __mma
 }
 
 __attribute__((target("avx512f"), noinline)) void keep_lanes(Sieve &sieve, unsigned mask, __m512 upper, size_t j, size_t row) {
-    alignas(64) float values[LANES];
+    alignas(64) float values[GROUP];
     _mm512_store_ps(values, upper);
     while (mask) {
         const unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
         mask &= mask - 1;
         // The threshold may have risen since the comparison; asking again saves a push.
-        if (!(values[lane] < sieve.T[j + lane])) sieve.keep(j + lane, row, values[lane]);
+        if (!(values[lane] < sieve.limit[j + lane])) sieve.keep(j + lane, row, values[lane]);
     }
 }
 
@@ -64,21 +62,23 @@ __attribute__((target("avx512f"))) void pass_avx512(Sieve &sieve, const Score *s
                                                     size_t rows) {
     const RowTerms &t = sieve.terms;
     const size_t queries = sieve.queries;
-    const float *P = sieve.P.data(), *Q = sieve.Q.data(), *R = sieve.R.data(), *T = sieve.T.data();
+    const QueryTerms &asked = sieve.asked;
+    const float *lengths = asked.length.data(), *errors = asked.error.data(), *shares = asked.share.data();
+    const float *limits = sieve.limit.data();
     size_t i = 0;
     for (; i + 2 <= rows; i += 2) {  // two rows a turn: the queries' terms are loaded once for both
         const size_t row = first + i;
         const Score *line = scores + i * stride;
-        const __m512 a0 = _mm512_set1_ps(t.A[row]), a1 = _mm512_set1_ps(t.A[row + 1]);
-        const __m512 e0 = _mm512_set1_ps(t.E[row]), e1 = _mm512_set1_ps(t.E[row + 1]);
-        const __m512 n0 = _mm512_set1_ps(t.N[row]), n1 = _mm512_set1_ps(t.N[row + 1]);
-        const __m512 h0 = _mm512_set1_ps(t.H[row]), h1 = _mm512_set1_ps(t.H[row + 1]);
-        for (size_t j = 0; j < queries; j += LANES) {
-            const __m512 p = _mm512_loadu_ps(P + j), q = _mm512_loadu_ps(Q + j), r = _mm512_loadu_ps(R + j);
-            const __m512 limit = _mm512_loadu_ps(T + j);
+        const __m512 scale0 = _mm512_set1_ps(t.scale[row]), scale1 = _mm512_set1_ps(t.scale[row + 1]);
+        const __m512 error0 = _mm512_set1_ps(t.error[row]), error1 = _mm512_set1_ps(t.error[row + 1]);
+        const __m512 length0 = _mm512_set1_ps(t.length[row]), length1 = _mm512_set1_ps(t.length[row + 1]);
+        const __m512 exact0 = _mm512_set1_ps(t.exact[row]), exact1 = _mm512_set1_ps(t.exact[row + 1]);
+        for (size_t j = 0; j < queries; j += GROUP) {
+            const __m512 length = _mm512_loadu_ps(lengths + j), error = _mm512_loadu_ps(errors + j);
+            const __m512 share = _mm512_loadu_ps(shares + j), limit = _mm512_loadu_ps(limits + j);
             __m512 s0, s1;
             __mmask16 live = 0xffff;
-            if (j + LANES <= queries) {
+            if (j + GROUP <= queries) {
                 s0 = load_scores(line + j);
                 s1 = load_scores(line + stride + j);
             } else {
@@ -86,8 +86,10 @@ __attribute__((target("avx512f"))) void pass_avx512(Sieve &sieve, const Score *s
                 s0 = load_some(line + j, live);
                 s1 = load_some(line + stride + j, live);
             }
-            const __m512 u0 = _mm512_fmadd_ps(s0, a0, _mm512_fmadd_ps(p, e0, _mm512_fmadd_ps(q, n0, _mm512_mul_ps(r, h0))));
-            const __m512 u1 = _mm512_fmadd_ps(s1, a1, _mm512_fmadd_ps(p, e1, _mm512_fmadd_ps(q, n1, _mm512_mul_ps(r, h1))));
+            const __m512 u0 = _mm512_fmadd_ps(
+                s0, scale0, _mm512_fmadd_ps(length, error0, _mm512_fmadd_ps(error, length0, _mm512_mul_ps(share, exact0))));
+            const __m512 u1 = _mm512_fmadd_ps(
+                s1, scale1, _mm512_fmadd_ps(length, error1, _mm512_fmadd_ps(error, length1, _mm512_mul_ps(share, exact1))));
             const unsigned m0 = _mm512_mask_cmp_ps_mask(live, u0, limit, _CMP_NLT_UQ);
             const unsigned m1 = _mm512_mask_cmp_ps_mask(live, u1, limit, _CMP_NLT_UQ);
             if (__builtin_expect((m0 | m1) != 0, 0)) {
@@ -108,33 +110,33 @@ template <class Score>
 __attribute__((target("avx2,fma"))) void pass_avx2(Sieve &sieve, const Score *scores, size_t stride, size_t first,
                                                    size_t rows) {
     const RowTerms &t = sieve.terms;
+    const QueryTerms &asked = sieve.asked;
     const size_t whole = sieve.queries / 8 * 8;
     for (size_t i = 0; i < rows; ++i) {
         const size_t row = first + i;
         const Score *line = scores + i * stride;
-        const __m256 a = _mm256_set1_ps(t.A[row]), e = _mm256_set1_ps(t.E[row]), n = _mm256_set1_ps(t.N[row]),
-                     h = _mm256_set1_ps(t.H[row]);
+        const __m256 scale = _mm256_set1_ps(t.scale[row]), error = _mm256_set1_ps(t.error[row]);
+        const __m256 length = _mm256_set1_ps(t.length[row]), exact = _mm256_set1_ps(t.exact[row]);
         for (size_t j = 0; j < whole; j += 8) {
             const __m256 rest = _mm256_fmadd_ps(
-                _mm256_loadu_ps(&sieve.P[j]), e,
-                _mm256_fmadd_ps(_mm256_loadu_ps(&sieve.Q[j]), n, _mm256_mul_ps(_mm256_loadu_ps(&sieve.R[j]), h)));
-            const __m256 upper = _mm256_fmadd_ps(load_scores8(line + j), a, rest);
+                _mm256_loadu_ps(&asked.length[j]), error,
+                _mm256_fmadd_ps(_mm256_loadu_ps(&asked.error[j]), length, _mm256_mul_ps(_mm256_loadu_ps(&asked.share[j]), exact)));
+            const __m256 upper = _mm256_fmadd_ps(load_scores8(line + j), scale, rest);
             unsigned mask = static_cast<unsigned>(
-                _mm256_movemask_ps(_mm256_cmp_ps(upper, _mm256_loadu_ps(&sieve.T[j]), _CMP_NLT_UQ)));
+                _mm256_movemask_ps(_mm256_cmp_ps(upper, _mm256_loadu_ps(&sieve.limit[j]), _CMP_NLT_UQ)));
             if (__builtin_expect(mask != 0, 0)) {
                 alignas(32) float values[8];
                 _mm256_store_ps(values, upper);
                 while (mask) {
                     const unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
                     mask &= mask - 1;
-                    if (!(values[lane] < sieve.T[j + lane])) sieve.keep(j + lane, row, values[lane]);
+                    if (!(values[lane] < sieve.limit[j + lane])) sieve.keep(j + lane, row, values[lane]);
                 }
             }
         }
         for (size_t j = whole; j < sieve.queries; ++j) {
-            const float upper = static_cast<float>(line[j]) * t.A[row] +
-                                (sieve.P[j] * t.E[row] + (sieve.Q[j] * t.N[row] + sieve.R[j] * t.H[row]));
-            if (!(upper < sieve.T[j])) sieve.keep(j, row, upper);
+            const float upper = sieve.upper(j, row, static_cast<float>(line[j]));
+            if (!(upper < sieve.limit[j])) sieve.keep(j, row, upper);
         }
     }
 }
@@ -245,45 +247,46 @@ Dots pick_dots([[maybe_unused]] size_t dim, [[maybe_unused]] Cpu cpu) {
 // One query's strip: the row terms are the vectors now, the query's terms the scalars.
 void pass_strip(Sieve &sieve, size_t query, const int32_t *scores, size_t first, size_t rows) {
     const RowTerms &t = sieve.terms;
-    const float p = sieve.P[query], q = sieve.Q[query], r = sieve.R[query];
-    constexpr size_t GROUP = 64;
-    float uppers[GROUP];
-    for (size_t i = 0; i < rows; i += GROUP) {
-        const size_t n = std::min(GROUP, rows - i), row = first + i;
+    const float length = sieve.asked.length[query], error = sieve.asked.error[query], share = sieve.asked.share[query];
+    constexpr size_t SOME = 64;
+    float uppers[SOME];
+    for (size_t i = 0; i < rows; i += SOME) {
+        const size_t n = std::min(SOME, rows - i), row = first + i;
         for (size_t l = 0; l < n; ++l)
-            uppers[l] = static_cast<float>(scores[i + l]) * t.A[row + l] +
-                        (p * t.E[row + l] + (q * t.N[row + l] + r * t.H[row + l]));
-        const float limit = sieve.T[query];
+            uppers[l] = static_cast<float>(scores[i + l]) * t.scale[row + l] +
+                        (length * t.error[row + l] + (error * t.length[row + l] + share * t.exact[row + l]));
+        const float limit = sieve.limit[query];
         int any = 0;
         for (size_t l = 0; l < n; ++l) any |= !(uppers[l] < limit);
         if (any)
             for (size_t l = 0; l < n; ++l)
-                if (!(uppers[l] < sieve.T[query])) sieve.keep(query, row + l, uppers[l]);
+                if (!(uppers[l] < sieve.limit[query])) sieve.keep(query, row + l, uppers[l]);
     }
 }
 
 #if POLYVEC_X86
 __attribute__((target("avx512f"))) void strip_avx512(Sieve &sieve, size_t query, const int32_t *scores, size_t first, size_t rows) {
     const RowTerms &t = sieve.terms;
-    const __m512 p = _mm512_set1_ps(sieve.P[query]), q = _mm512_set1_ps(sieve.Q[query]), r = _mm512_set1_ps(sieve.R[query]);
-    __m512 limit = _mm512_set1_ps(sieve.T[query]);
+    const __m512 length = _mm512_set1_ps(sieve.asked.length[query]), error = _mm512_set1_ps(sieve.asked.error[query]);
+    const __m512 share = _mm512_set1_ps(sieve.asked.share[query]);
+    __m512 limit = _mm512_set1_ps(sieve.limit[query]);
     size_t i = 0;
-    for (; i + LANES <= rows; i += LANES) {
+    for (; i + GROUP <= rows; i += GROUP) {
         const size_t row = first + i;
         const __m512 rest = _mm512_fmadd_ps(
-            p, _mm512_loadu_ps(t.E + row),
-            _mm512_fmadd_ps(q, _mm512_loadu_ps(t.N + row), _mm512_mul_ps(r, _mm512_loadu_ps(t.H + row))));
-        const __m512 upper = _mm512_fmadd_ps(load_scores(scores + i), _mm512_loadu_ps(t.A + row), rest);
+            length, _mm512_loadu_ps(t.error + row),
+            _mm512_fmadd_ps(error, _mm512_loadu_ps(t.length + row), _mm512_mul_ps(share, _mm512_loadu_ps(t.exact + row))));
+        const __m512 upper = _mm512_fmadd_ps(load_scores(scores + i), _mm512_loadu_ps(t.scale + row), rest);
         unsigned mask = _mm512_cmp_ps_mask(upper, limit, _CMP_NLT_UQ);
         if (__builtin_expect(mask != 0, 0)) {
-            alignas(64) float values[LANES];
+            alignas(64) float values[GROUP];
             _mm512_store_ps(values, upper);
             while (mask) {
                 const unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
                 mask &= mask - 1;
-                if (!(values[lane] < sieve.T[query])) sieve.keep(query, row + lane, values[lane]);
+                if (!(values[lane] < sieve.limit[query])) sieve.keep(query, row + lane, values[lane]);
             }
-            limit = _mm512_set1_ps(sieve.T[query]);
+            limit = _mm512_set1_ps(sieve.limit[query]);
         }
     }
     if (i < rows) pass_strip(sieve, query, scores + i, first + i, rows - i);
@@ -327,18 +330,18 @@ template <class T> const T *checked(const Vector<T> &v, size_t n) {
 void bind_filters(nb::module_ &m) {
     nb::class_<Sieve>(m, "Sieve", "Candidates of an exact search, one list a query; see docs/exact-search.md.")
         .def("__init__",
-             [](Sieve *self, size_t k, Vector<float> P, Vector<float> Q, Vector<float> R, Vector<double> alpha,
+             [](Sieve *self, size_t k, Vector<float> length, Vector<float> error, Vector<float> share, Vector<double> alpha,
                 Vector<double> beta, Vector<double> slack) {
-                 const size_t n = P.shape(0);
+                 const size_t n = length.shape(0);
                  if (k == 0) throw std::invalid_argument("k must be positive");
-                 new (self) Sieve(n, k, P.data(), checked(Q, n), checked(R, n), checked(alpha, n), checked(beta, n),
-                                  checked(slack, n));
+                 new (self) Sieve(n, k, length.data(), checked(error, n), checked(share, n), checked(alpha, n),
+                                  checked(beta, n), checked(slack, n));
              })
         .def("set_rows",
-             [](Sieve &s, Vector<float> A, Vector<float> E, Vector<float> N, Vector<float> H) {
-                 const size_t n = A.shape(0);
+             [](Sieve &s, Vector<float> scale, Vector<float> error, Vector<float> length, Vector<float> exact) {
+                 const size_t n = scale.shape(0);
                  if (n > 0x7fffffff) throw std::invalid_argument("a block holds at most 2^31 - 1 rows");
-                 s.terms = {A.data(), checked(E, n), checked(N, n), checked(H, n), n};
+                 s.terms = {scale.data(), checked(error, n), checked(length, n), checked(exact, n), n};
              },
              nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>())
         .def("raise_to",

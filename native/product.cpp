@@ -128,13 +128,15 @@ nb::ndarray<nb::numpy, float> score_product(Codes codes, Matrix tables, Longs ro
     return own<float>(out, {count});
 }
 
-// Candidates from codes as the file has them, row by row, with exact float32 tables.
-nb::ndarray<nb::numpy, int64_t> scan_product(Codes codes, Matrix tables, Floats weights, size_t k, int threads) {
+// Candidates from codes as the file has them, row by row, with float32 tables; `margin` covers what their roundings may
+// change.
+nb::ndarray<nb::numpy, int64_t> scan_product(Codes codes, Matrix tables, Floats weights, size_t k, float margin,
+                                             int threads) {
     size_t count = codes.shape(0), parts = codes.shape(1), size = tables.shape(1);
     if (tables.shape(0) != parts || weights.size() != count) throw nb::value_error("codes, tables and weights disagree");
     check_codes(codes.data(), count * parts, size);
     constexpr size_t grain = 8192;
-    std::vector<TopRows> best(count_workers(count, threads, grain), TopRows(k, 0));
+    std::vector<TopRows> best(count_workers(count, threads, grain), TopRows(k, margin));
     const uint8_t *data = codes.data();
     const float *table = tables.data(), *weight = weights.data();
     {

@@ -9,10 +9,6 @@
 
 #include "dispatch.hpp"
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors pass only between functions inlined into one another
-#endif
-
 namespace nb = nanobind;
 
 namespace polyvec {
@@ -244,7 +240,7 @@ void bind_rescores(nb::module_ &m) {
     bind_for<double>(m);
     bind_for<int8_t>(m);
     bind_for<uint8_t>(m);
-    m.attr("SCORES") = 4;  // polyvec.kernels.scores.VERSION
+    m.attr("SCORES") = 5;  // polyvec.kernels.scores.VERSION
     m.def("float_mode", &float_mode, "How this thread rounds and whether it flushes subnormals; 0 where nothing else is possible.");
     m.def("set_float_mode", &set_float_mode, "Back to an earlier mode; 0: round to nearest, subnormals kept.");
     m.def("recount", [](Sieve &s) { s.recount(); });

@@ -1,7 +1,6 @@
 // The score of a row: float64 sums in a defined order, and the same without bounds on the exponent.
 //
-// 16 lanes, lane l adding the elements l, l + 16, l + 32, ..., then the lanes added as a tree of halves, on every
-// machine. Where a sum could have underflowed or has overflowed it is taken again in `Wide` numbers: 53 bits and any
+// Sums have the lanes of lanes.hpp. Where a sum could have underflowed or has overflowed it is taken again in `Wide` numbers: 53 bits and any
 // exponent. polyvec.kernels.scores does the same in NumPy, bit for bit; docs/exact-search.md says what is promised.
 #pragma once
 
@@ -10,6 +9,8 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+
+#include "lanes.hpp"
 
 namespace polyvec {
 
@@ -77,14 +78,6 @@ struct Wide {
     }
 };
 
-template <class V> inline __attribute__((always_inline)) V fold(const V *lanes) {
-    V half[8];
-    for (int l = 0; l < 8; ++l) half[l] = lanes[l] + lanes[l + 8];
-    V quarter[4];
-    for (int l = 0; l < 4; ++l) quarter[l] = half[l] + half[l + 4];
-    return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
-}
-
 template <int metric, class T>
 __attribute__((noinline, cold)) Score score_widely(const T *x, const double *q, size_t dim) {
     Wide sums[16], squares[16], asked[16];
@@ -115,20 +108,9 @@ __attribute__((noinline, cold)) Score score_widely(const T *x, const double *q, 
     return (total / (length * fold(asked).root())).read();
 }
 
-typedef double Lanes8 __attribute__((vector_size(64), aligned(8)));
-template <class T> struct Eight;
-template <> struct Eight<float> { typedef float type __attribute__((vector_size(32), aligned(4))); };
-template <> struct Eight<double> { typedef double type __attribute__((vector_size(64), aligned(8))); };
-template <> struct Eight<int8_t> { typedef int8_t type __attribute__((vector_size(8), aligned(1))); };
-template <> struct Eight<uint8_t> { typedef uint8_t type __attribute__((vector_size(8), aligned(1))); };
-
-template <class T> inline __attribute__((always_inline)) Lanes8 widen(const T *p) {
-    return __builtin_convertvector(*reinterpret_cast<const typename Eight<T>::type *>(p), Lanes8);
-}
-
 // The score of one row; for cosine also the row's squared norm, in the same order.
 template <int metric, class T>
-inline __attribute__((always_inline)) Score score_row(const T *x, const Asked &asked, size_t dim) {
+POLYVEC_INLINE Score score_row(const T *x, const Asked &asked, size_t dim) {
     const double *q = asked.values;
     Lanes8 s0 = {}, s1 = {}, w0 = {}, w1 = {};
     size_t d = 0;

@@ -12,10 +12,7 @@
 #include <vector>
 
 #include "dispatch.hpp"
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors pass only between functions inlined into one another
-#endif
+#include "lanes.hpp"
 
 namespace nb = nanobind;
 
@@ -25,8 +22,7 @@ namespace {
 constexpr float TINY = 1e-30f;  // below it a scale would lose its precision: such rows keep no codes
 
 typedef float F16 __attribute__((vector_size(64), aligned(4)));
-typedef double D8 __attribute__((vector_size(64), aligned(8)));
-typedef float F8 __attribute__((vector_size(32), aligned(4)));
+using F8 = Eight<float>::type;
 typedef int32_t I16 __attribute__((vector_size(64), aligned(4)));
 typedef int8_t B16 __attribute__((vector_size(16), aligned(1)));
 
@@ -37,40 +33,23 @@ struct Row {
     float peak;                 // max |y|; infinity where a value is not finite
 };
 
-template <class T> inline __attribute__((always_inline)) void load16(const T *p, D8 &low, D8 &high);
-template <> inline __attribute__((always_inline)) void load16<float>(const float *p, D8 &low, D8 &high) {
-    low = __builtin_convertvector(*reinterpret_cast<const F8 *>(p), D8);
-    high = __builtin_convertvector(*reinterpret_cast<const F8 *>(p + 8), D8);
-}
-template <> inline __attribute__((always_inline)) void load16<double>(const double *p, D8 &low, D8 &high) {
-    low = *reinterpret_cast<const D8 *>(p);
-    high = *reinterpret_cast<const D8 *>(p + 8);
-}
-
-inline __attribute__((always_inline)) double fold(const D8 &a, const D8 &b) {
-    D8 half = a + b;
-    const double q0 = half[0] + half[4], q1 = half[1] + half[5], q2 = half[2] + half[6], q3 = half[3] + half[7];
-    return (q0 + q2) + (q1 + q3);
-}
-
 // `y` is room for the centred row, a multiple of 16 long, zero beyond dim; `codes` has dim entries.
 template <class T, bool centred>
-inline __attribute__((always_inline)) Row measure(const T *x, const float *center, size_t dim, float *y, int8_t *codes) {
+POLYVEC_INLINE Row measure(const T *x, const float *center, size_t dim, float *y, int8_t *codes) {
     const size_t whole = dim / 16 * 16;
-    D8 n0 = {}, n1 = {}, c0 = {}, c1 = {}, a0 = {}, a1 = {};
+    Lanes8 n0 = {}, n1 = {}, c0 = {}, c1 = {}, a0 = {}, a1 = {};
     F16 peak = {};
     const auto sixteen = [&](const T *from, const float *mid, float *to) __attribute__((always_inline)) {
-        D8 x0, x1;
-        load16<T>(from, x0, x1);
+        const Lanes8 x0 = widen(from), x1 = widen(from + 8);
         n0 += x0 * x0;
         n1 += x1 * x1;
         F8 y0, y1;
         if (centred) {
-            const D8 m0 = __builtin_convertvector(*reinterpret_cast<const F8 *>(mid), D8);
-            const D8 m1 = __builtin_convertvector(*reinterpret_cast<const F8 *>(mid + 8), D8);
+            const Lanes8 m0 = widen(mid);
+            const Lanes8 m1 = widen(mid + 8);
             y0 = __builtin_convertvector(x0 - m0, F8);
             y1 = __builtin_convertvector(x1 - m1, F8);
-            const D8 z0 = __builtin_convertvector(y0, D8), z1 = __builtin_convertvector(y1, D8);
+            const Lanes8 z0 = __builtin_convertvector(y0, Lanes8), z1 = __builtin_convertvector(y1, Lanes8);
             c0 += z0 * z0;
             c1 += z1 * z1;
             a0 += m0 * z0;
@@ -130,10 +109,12 @@ inline __attribute__((always_inline)) Row measure(const T *x, const float *cente
         const I16 last = encode(y + whole);
         for (size_t d = whole; d < dim; ++d) codes[d] = static_cast<int8_t>(last[d - whole]);
     }
-    float r[8];
-    for (int l = 0; l < 8; ++l) r[l] = residue[l] + residue[l + 8];
-    row.residue = ((r[0] + r[4]) + (r[2] + r[6])) + ((r[1] + r[5]) + (r[3] + r[7]));
-    for (int l = 0; l < 16; ++l) row.squares += squares[l];
+    float lanes[16];
+    for (int l = 0; l < 16; ++l) {
+        lanes[l] = residue[l];
+        row.squares += squares[l];
+    }
+    row.residue = fold(lanes);
     return row;
 }
 
@@ -146,7 +127,7 @@ struct Out {
 };
 
 template <class T, bool centred>
-inline __attribute__((always_inline)) void measure_rows(const T *x, const float *center, size_t dim, size_t from, size_t to,
+POLYVEC_INLINE void measure_rows(const T *x, const float *center, size_t dim, size_t from, size_t to,
                                                         const Out &out, float *room) {
     for (size_t i = from; i < to; ++i) {
         const Row row = measure<T, centred>(x + i * dim, center, dim, room, out.codes ? out.codes + i * dim : nullptr);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dispatch.hpp"
+#include "lanes.hpp"
 #include "strings.hpp"
 #include "threads.hpp"
 
@@ -208,17 +209,6 @@ nb::tuple ngram_table(Bytes bytes, Longs s, Longs l, uint64_t min_n, uint64_t ma
 
 // ---- sums ----------------------------------------------------------------------------------------------
 
-// The squared length in float64, in eight lanes added 0+4, 1+5, .. and so on: an order NumPy can repeat.
-inline double squared(const float *x, size_t dim) {
-    double lanes[8] = {};
-    size_t i = 0;
-    for (; i + 8 <= dim; i += 8)
-        for (size_t j = 0; j < 8; ++j) lanes[j] += (double)x[i + j] * x[i + j];
-    for (size_t j = 0; i + j < dim; ++j) lanes[j] += (double)x[i + j] * x[i + j];
-    for (size_t j = 0; j < 4; ++j) lanes[j] += lanes[j + 4];
-    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
-}
-
 POLYVEC_CLONES void add(float *sum, const float *row, size_t dim) {
     for (size_t d = 0; d < dim; ++d) sum[d] += row[d];
 }
@@ -272,7 +262,7 @@ void sum_rows(Matrix matrix, Longs indices, Longs splits, nb::object own_rows, b
                 float by = (float)added;
                 for (size_t d = 0; d < dim; ++d) sum[d] /= by;
             }
-            float length = (float)std::sqrt(squared(sum, dim));
+            float length = (float)std::sqrt(square(sum, dim));
             lengths[i] = length;
             if (normalize && length > 0)
                 for (size_t d = 0; d < dim; ++d) sum[d] /= length;

@@ -29,8 +29,8 @@ from polyvec.formats.finalfusion import FinalfusionCollection
 from polyvec.formats.words import unit_columns
 from polyvec.kernels import strings as tables
 from polyvec.kernels.lengths import unit_rows
-from polyvec.kernels.rows import RowSearch
 from polyvec.kernels.threads import Crew, default_threads
+from polyvec.neighbors.held import HeldRows
 from polyvec.words.codes import CodeSearch
 from polyvec.words.storage import Storage
 from polyvec.writing.receipts import Receipt
@@ -112,7 +112,7 @@ class Embeddings:
             self._collection = self._in_memory(collection)
             self.vocab.duplicates  # noqa: B018  (made by now, or here)
             self._check_unique()
-        self._search: RowSearch | CodeSearch | None = None
+        self._search: HeldRows | CodeSearch | None = None
 
     def _in_memory(self, collection: Collection) -> Collection:
         """The collection over the arrays just loaded, so that the file can be closed."""
@@ -322,26 +322,24 @@ class Embeddings:
         vector = _combined(va, vb, vc)
         return self.similar(vector, k, skip={a, b, c} - set(include), metric=metric)
 
-    def _query(self, query: Any) -> Floats:
-        vector = np.ascontiguousarray(self.embedding(query) if isinstance(query, str) else query, np.float32)
+    def _query(self, query: Any) -> NDArray[np.float64]:
+        vector = np.asarray(self.embedding(query) if isinstance(query, str) else query, np.float64)
         if vector.shape != (self.dims,):
             raise InputError(f"a query has {self.dims} values, not shape {vector.shape}")
         if not np.isfinite(vector).all() or not vector.any():
             raise InputError("a query of length zero, or with NaN or infinity, is similar to nothing")
         return vector
 
-    def _engine(self) -> RowSearch | CodeSearch:
+    def _engine(self) -> HeldRows | CodeSearch:
         if self._search is None:
-            quantized = self.storage.quantized
-            self._search = self.storage.code_search() if quantized else RowSearch(self.storage.floats())
+            self._search = self.storage.search()
         return self._search
 
     def _hits(
         self, rows: NDArray[np.int64], scores: NDArray[np.float64], k: int, skip: set[str], metric: str
     ) -> list[Hit]:
-        scores = np.clip(scores, -1, 1)
         if metric == "angular":
-            scores = 1 - np.arccos(scores) / np.pi
+            scores = 1 - np.arccos(np.clip(scores, -1, 1)) / np.pi
         hits = [Hit(word, float(score)) for word, score in zip(self.vocab[rows], scores) if word not in skip]
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.word))[:k]
 

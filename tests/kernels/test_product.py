@@ -1,4 +1,4 @@
-"""Product codes: rows of centroids, rotated in order, and the best rows straight from tables of products."""
+"""Product codes: rows of centroids, rotated in order, and which rows a query cannot do without, from tables of products."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyvec.kernels import available_paths, use_path
-from polyvec.kernels.product import ProductSearch, decode_product, make_tables, rotate_rows, score_product
+from polyvec.kernels.product import ProductScan, decode_product, make_tables, rotate_rows, sum_tables
 
 RNG = np.random.default_rng(5)
 BOOKS = RNG.standard_normal((3, 5, 2)).astype(np.float32)
@@ -51,30 +51,64 @@ def test_table_sums_are_the_products_with_the_rows() -> None:
     tables = make_tables(query, BOOKS)
     assert tables.shape == (3, 5)
     some = np.array([3, 3, 39])
-    assert np.allclose(score_product(CODES, tables, some), ROWS[some] @ query, atol=1e-5)
+    assert np.allclose(sum_tables(CODES[some], tables), ROWS[some] @ query, atol=1e-5)
 
 
-def test_the_best_rows_come_first_with_all_that_tie_with_the_last() -> None:
+def test_the_best_rows_are_candidates_with_all_that_tie_with_the_last() -> None:
     query = RNG.standard_normal(6).astype(np.float32)
     codes = np.concatenate([CODES, CODES])
     weights = np.ones(80, np.float32)
-    rows, scores = ProductSearch(codes, 5, weights).nearest(make_tables(query, BOOKS), 5)
+    rows = ProductScan(codes, 5, weights).candidates(make_tables(query, BOOKS), 5, 1e-5)
     truth = np.concatenate([ROWS, ROWS]) @ query
-    assert len(rows) >= 6 and np.all(np.diff(scores) <= 0), "every row is there twice, so five have a sixth"
-    assert np.allclose(truth[rows], scores, atol=1e-5)
-    assert np.all(np.delete(truth, rows) <= scores[-1] + 1e-5)
+    assert len(rows) >= 6 and np.all(np.diff(rows) > 0), "every row is there twice, so five have a sixth"
+    assert np.all(np.delete(truth, rows) <= np.sort(truth)[-5] + 1e-5)
+    assert set(np.argsort(-truth)[:5]) <= set(rows.tolist())
 
 
 def test_no_rows_asked_for_and_more_than_there_are() -> None:
-    search = ProductSearch(CODES, 5, np.ones(40, np.float32))
+    scan = ProductScan(CODES, 5, np.ones(40, np.float32))
     tables = make_tables(np.ones(6, np.float32), BOOKS)
-    assert len(search.nearest(tables, 0)[0]) == 0
-    assert sorted(search.nearest(tables, 99)[0].tolist()) == list(range(40))
+    assert len(scan.candidates(tables, 0, 0.0)) == 0
+    assert scan.candidates(tables, 99, 0.0).tolist() == list(range(40))
 
 
-def test_rows_without_a_weight_come_last() -> None:
+def test_rows_of_weight_zero_come_last() -> None:
     weights = np.ones(40, np.float32)
     weights[:35] = 0
     tables = np.abs(make_tables(np.ones(6, np.float32), BOOKS)) + 1
-    rows, scores = ProductSearch(CODES, 5, weights).nearest(tables, 5)
-    assert set(rows.tolist()) == set(range(35, 40)) and (scores > 0).all()
+    rows = ProductScan(CODES, 5, weights).candidates(tables, 5, 0.0)
+    assert set(range(35, 40)) <= set(rows.tolist())
+
+
+@pytest.mark.parametrize(("parts", "centroids", "width"), [(15, 256, 2), (300, 16, 1), (5, 200, 3)])
+def test_codes_decode_and_rank_as_their_rows_do(parts: int, centroids: int, width: int) -> None:
+    rng = np.random.default_rng(parts)
+    books = rng.standard_normal((parts, centroids, width)).astype(np.float32)
+    codes = rng.integers(0, centroids, (1001, parts)).astype(np.uint8)
+    weights = rng.random(1001).astype(np.float32)
+    decoded = decode_product(codes, books, weights=weights)
+    expected = np.concatenate([books[p][codes[:, p]] for p in range(parts)], axis=1) * weights[:, None]
+    assert decoded.tobytes() == expected.tobytes()
+    query = rng.standard_normal(parts * width).astype(np.float32)
+    tables = make_tables(query, books)
+    scan = ProductScan(codes, centroids, weights)
+    exact = decoded.astype(np.float64) @ query
+    assert np.allclose(sum_tables(codes, tables) * weights, exact, rtol=1e-4, atol=1e-4)
+    best = np.argsort(-exact)[:10]
+    for margin in (1e-3, 1.0):
+        found = scan.candidates(tables, 10, margin)
+        assert set(best) <= set(found.tolist()) and (np.diff(found) > 0).all()
+
+
+def test_a_row_without_a_weight_is_no_candidate_and_hides_none() -> None:
+    rng = np.random.default_rng(9)
+    codes = rng.integers(0, 256, (2000, 12)).astype(np.uint8)
+    codes[100:140] = codes[7]
+    tables = rng.standard_normal((12, 256)).astype(np.float32)
+    weights = np.ones(2000, np.float32)
+    weights[::2] = np.nan
+    sums = sum_tables(codes, tables)
+    found = ProductScan(codes, 256, weights).candidates(tables, 10, 0.0)
+    odd = np.arange(1, 2000, 2)
+    assert set(odd[np.argsort(-sums[odd], kind="stable")[:10]]) <= set(found.tolist())
+    assert (found % 2 == 1).all()

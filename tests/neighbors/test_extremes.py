@@ -11,9 +11,14 @@ import platform
 import numpy as np
 import pytest
 
+from polyvec.core.collection import Collection
+from polyvec.core.columns import ArrayColumn
+from polyvec.core.vocab import Vocab
+from polyvec.finalfusion import Embeddings
 from polyvec.kernels import available_paths, use_path
 from polyvec.kernels.scores import compiled
 from polyvec.neighbors import reference
+from polyvec.neighbors.held import HeldRows
 from polyvec.neighbors.index import Index
 from polyvec.neighbors.metric import NAMES, Metric
 from polyvec.neighbors.rows import scorable
@@ -102,6 +107,29 @@ def test_an_index_a_filter_and_a_wish_for_more_give_the_definition(dtype, tmp_pa
             more = scan(case.rows, case.queries, 410, metric, step=150)
             same((more[0][:, :400], more[1][:, :400]), wanted, 400, case, f"k beyond the rows, {metric}")
             assert (more[0][:, 400:] == -1).all()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_words_and_held_rows_give_the_definition_and_all_ties(dtype, path):
+    for seed in seeds(2):
+        case = make_case(4000 + seed, dtype, DIMS[seed % 4], 300)
+        words = Vocab([f"w{row:03d}" for row in range(300)])
+        asked = [query for query in case.queries if query.any()]
+        with use_path(path):
+            model = Embeddings(Collection({"vectors": ArrayColumn("vectors", case.rows)}, vocab=words))
+            for metric in NAMES if asked else ():
+                held = HeldRows(case.rows, NAMES[metric])
+                ids, scores = rank_all(case.rows, np.stack(asked), metric)
+                for k in (1, 10, 300):
+                    for j, (found, told) in enumerate(held.nearest_many(np.stack(asked), k)):
+                        count = k + int(np.count_nonzero(scores[j, k:] == scores[j, k - 1]))
+                        how = f"{case}: held, {metric}, {path}, k {k}, query {j}"
+                        np.testing.assert_array_equal(found, ids[j, :count], err_msg=how)
+                        np.testing.assert_array_equal(told, scores[j, :count], err_msg=how)
+                    if metric == "cosine":
+                        for j, hits in enumerate(model.similar_many(asked, k)):
+                            np.testing.assert_array_equal([hit.similarity for hit in hits], scores[j, :k])
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -36,6 +36,13 @@ def near_one(rows: Doubles) -> Doubles:
     return np.asarray(np.ldexp(rows, -power[:, None]))
 
 
+def unit_query(query: npt.ArrayLike) -> Doubles:
+    """A finite query at length one, whatever its own; zero stays."""
+    wide = np.asarray(query, np.float64)
+    wide = wide / (float(np.abs(wide).max(initial=0.0)) or 1.0)
+    return np.asarray(wide / (float(np.sqrt(wide @ wide)) or 1.0))
+
+
 def unit_rows(rows: npt.NDArray[Any]) -> tuple[Floats, Doubles]:
     """Rows (n, dim) of floats at unit length, as float32, and the lengths that they had.
 

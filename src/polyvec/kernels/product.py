@@ -1,23 +1,25 @@
 """Product quantisation: rows from codes, and the nearest rows straight from the codes.
 
 A code names a centroid of one part of the row. A query's products with all centroids of a part make a table; a
-row's score is the sum of its parts' entries in float32, in order, times the row's weight. Where the processor has
-AVX-512 VBMI, tables rounded to bytes pick the candidates 64 rows at a time, and float32 tables then rank them.
+row's sum over its parts' entries in float32, times the row's weight, is near its score: it says which rows must be
+scored. Where the processor has AVX-512 VBMI, tables rounded to bytes say it for 64 rows at a time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from polyvec.kernels.paths import native
-from polyvec.kernels.rows import best, make_candidates
 from polyvec.kernels.strings import Floats, Longs
 from polyvec.kernels.threads import default_threads
 
 Codes = npt.NDArray[np.uint8]
+
+BLOCK = 65536  # rows that NumPy sums at a time
 
 
 def decode_product(codes: Codes, books: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
@@ -63,19 +65,17 @@ def make_tables(query: Floats, books: Floats) -> Floats:
     """The products of the query's parts with every centroid: (parts, centroids)."""
     parts, _, width = books.shape
     tables: Floats = np.einsum("pcw,pw->pc", books, query.reshape(parts, width)).astype(np.float32)
-    return tables
+    return np.ascontiguousarray(tables)
 
 
-def score_product(codes: Codes, tables: Floats, rows: Longs) -> Floats:
-    """The float32 table sums of some rows."""
+def sum_tables(codes: Codes, tables: Floats) -> Floats:
+    """The float32 table sums of codes, part by part."""
     module = native()
     if module is not None:
-        scores: Floats = module.score_product(codes, tables, rows)
-        return scores
-    return _sum_tables(codes[rows], tables)
-
-
-def _sum_tables(codes: Codes, tables: Floats) -> Floats:
+        sums: Floats = module.score_product(np.ascontiguousarray(codes), tables, np.arange(len(codes)))
+        return sums
+    if tables.shape[1] < 256 and (codes >= tables.shape[1]).any():
+        raise IndexError(f"a code beyond the {tables.shape[1]} centroids")
     sums = np.zeros(len(codes), np.float32)
     for part in range(codes.shape[1]):
         sums += tables[part][codes[:, part]]
@@ -83,49 +83,49 @@ def _sum_tables(codes: Codes, tables: Floats) -> Floats:
 
 
 @dataclass(slots=True)
-class ProductSearch:
-    """Nearest rows over codes. `weights` turn a table sum into the score: a norm, or its share of a cosine."""
+class ProductScan:
+    """Codes that table sums are taken of, row by row. `weights` turn a sum into a score; a row of weight NaN has none."""
 
     codes: Codes
     centroids: int
     weights: Floats
     _packed: npt.NDArray[np.uint8] | None = field(init=False, default=None)
 
-    def nearest(self, tables: Floats, k: int) -> tuple[Longs, npt.NDArray[np.float64]]:
-        """The k rows of the largest score and every row tied with the last, best first."""
+    def candidates(self, tables: Floats, k: int, margin: float) -> Longs:
+        """The rows, ascending, within `margin` of the k-th largest score: twice what a score may be off by."""
         k = min(k, len(self.codes))
         module = native()
+        rows: Longs
         if k == 0:
-            return np.empty(0, np.int64), np.empty(0)
-        if module is None:
-            rows = self._scan(tables, k)
+            rows = np.empty(0, np.int64)
+        elif module is None:
+            rows = self._scan(tables, k, margin)
         elif module.can_scan_packed():
-            rows = self._scan_packed(tables, k)
+            rows = self._scan_packed(module, tables, k, margin)
         else:
-            rows = module.scan_product(self.codes, tables, self.weights, k, default_threads())
-        scores = score_product(self.codes, tables, rows) * self.weights[rows]
-        return best(rows, scores.astype(np.float64), k)
+            rows = module.scan_product(self.codes, tables, self.weights, k, margin, default_threads())
+        return rows
 
-    def _scan(self, tables: Floats, k: int) -> Longs:
-        candidates = make_candidates(1, k, 0)
-        for at in range(0, len(self.codes), 65536):
-            scores = _sum_tables(self.codes[at : at + 65536], tables) * self.weights[at : at + 65536]
-            candidates.push(scores[None], at, 1)
-        return candidates.rows(0)
+    def _scan(self, tables: Floats, k: int, margin: float) -> Longs:
+        scores = np.concatenate(
+            [sum_tables(self.codes[at : at + BLOCK], tables) for at in range(0, len(self.codes), BLOCK)]
+        )
+        scores *= self.weights
+        known = np.sort(scores[~np.isnan(scores)])
+        bar = known[-k] - np.float32(margin) if len(known) >= k else -np.inf
+        return np.flatnonzero(scores >= bar)
 
-    def _scan_packed(self, tables: Floats, k: int) -> Longs:
-        module = native()
-        assert module is not None
+    def _scan_packed(self, module: Any, tables: Floats, k: int, margin: float) -> Longs:
         if self._packed is None:
             self._packed = module.pack_product(self.codes, self.centroids, default_threads())
         low = tables.min(axis=1, keepdims=True).astype(np.float64)
         step = float((tables - low).max()) / 255 or 1.0
         steps = np.zeros((len(tables), 256), np.uint8)
         steps[:, : tables.shape[1]] = np.rint((tables - low) / step)
-        heaviest = float(np.abs(self.weights).max(initial=0))
+        heaviest = float(np.nanmax(np.abs(self.weights), initial=0))
         # Each part is off by half a step at most; float32 adds a little of its own.
         bound = heaviest * (len(tables) * step / 2 + 1e-5 * float(np.abs(tables).max(axis=1).sum()))
         rows: Longs = module.scan_packed(
-            self._packed, steps, self.weights, float(low.sum()), step, k, 2 * bound, default_threads()
+            self._packed, steps, self.weights, float(low.sum()), step, k, 2 * bound + margin, default_threads()
         )
         return rows

@@ -24,7 +24,7 @@ LOW, HIGH = 2.0**-900, 2.0**1000  # a sum of squares in between lost nothing tha
 SAFE_LOW, SAFE_HIGH = 2.0**-440, 2.0**440  # queries whose products with float32, int8 and uint8 rows stay in range
 NOTHING = -(10**7)  # the exponent of a zero
 TIE_SHIFT = 1500
-VERSION = 4  # of native/scores.hpp, and of what hands it rows
+VERSION = 5  # of native/scores.hpp, and of what hands it rows
 
 Rows = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -103,8 +103,12 @@ def sum_lanes(lanes: Any) -> Any:
 
 def pad_lanes(rows: Rows) -> Rows:
     """The rows with zeros up to a multiple of 16 columns."""
-    short = -rows.shape[-1] % LANES
-    return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, short)]) if short else rows
+    dim = rows.shape[-1]
+    if dim % LANES == 0:
+        return rows
+    padded = np.zeros((*rows.shape[:-1], -(-dim // LANES) * LANES), rows.dtype)
+    padded[..., :dim] = rows
+    return padded
 
 
 def sum_products(a: Floats, b: Floats) -> Floats:
@@ -116,11 +120,16 @@ def sum_products(a: Floats, b: Floats) -> Floats:
     return total
 
 
+def sum_squares(rows: Rows) -> Floats:
+    """The squared length of each row, in lanes."""
+    wide = pad_lanes(np.asarray(rows, np.float64))
+    return sum_products(wide, wide)
+
+
 def query_norms(queries: Floats) -> Floats:
     """The length of each query as the scores use it: 0 or infinity where float64 squares cannot hold it."""
     with np.errstate(all="ignore"):
-        wide = pad_lanes(np.asarray(queries, np.float64))
-        return np.asarray(np.sqrt(sum_products(wide, wide)))
+        return np.asarray(np.sqrt(sum_squares(queries)))
 
 
 def safe_queries(queries: Floats) -> NDArray[np.bool_]:
@@ -131,6 +140,16 @@ def safe_queries(queries: Floats) -> NDArray[np.bool_]:
 
 def score_rows(rows: Rows, queries: Floats, norms: Floats, metric: int) -> tuple[Floats, Floats]:
     """Keys (higher is better; NaN: none) and their ties, of every row for every query, shape (queries, rows)."""
+    module = compiled()
+    if module is None:
+        return score_plainly(rows, queries, norms, metric)
+    keys, ties = np.empty((len(queries), len(rows))), np.empty((len(queries), len(rows)))
+    module.score_rows(rows, queries, norms, metric, keys, ties)
+    return keys, ties
+
+
+def score_plainly(rows: Rows, queries: Floats, norms: Floats, metric: int) -> tuple[Floats, Floats]:
+    """`score_rows` in NumPy alone: the definition."""
     narrow = rows.dtype != np.float64
     x = pad_lanes(np.asarray(rows, np.float64))
     asked = pad_lanes(queries)

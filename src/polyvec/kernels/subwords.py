@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyvec.kernels.paths import native
-from polyvec.kernels.rows import dot_lanes
+from polyvec.kernels.scores import sum_squares
 from polyvec.kernels.strings import Floats, Longs, Table, pack
 from polyvec.kernels.threads import default_threads
 
@@ -179,7 +179,7 @@ def sum_rows(
         added = len(index) + (begin is not None)
         if mean and added:
             total /= np.float32(added)
-        norms[word] = np.float32(np.sqrt(dot_lanes(total[None], total)[0]))
+        norms[word] = np.float32(np.sqrt(sum_squares(total[None])[0]))
         if normalize and norms[word] > 0:
             total /= norms[word]
         sums[word] = total

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.kernels.scores import LANES, pad_lanes, query_norms, score_rows, sum_lanes, sum_products
+from polyvec.kernels.scores import LANES, pad_lanes, query_norms, score_plainly, sum_lanes, sum_products
 from polyvec.neighbors.metric import Metric
 
 TINY = np.float32(1e-30)
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 def score_all(rows: Rows, queries: Floats, metric: Metric) -> tuple[Floats, Floats]:
     """Keys (higher is better) and ties of every row for every query, shape (queries, rows); NaN where there is none."""
-    return score_rows(rows, queries, query_norms(queries), int(metric))
+    return score_plainly(rows, queries, query_norms(queries), int(metric))
 
 
 def rank(keys: Floats, ties: Floats, ids: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], Floats, Floats]:

@@ -28,6 +28,7 @@ MOST_DIM = 100_000  # above it an int32 sum of int8 products could overflow
 POOR = 0.02  # share of rows rescored from which float32 scores are cheaper than int8 ones
 POOR_EARLY = 0.2  # the same for the first rows
 EARLY_ROWS = 1 << 16
+SHARED = 1 << 20  # products of a block from which it is shared among threads: their start must be worth it
 
 
 def tiles_pay() -> bool:
@@ -75,7 +76,7 @@ class Scan:
             Batch(self.queries[at : at + BATCH], self.norms[at : at + BATCH], k, self.metric, self.threads)
             for at in range(0, len(self.queries), BATCH)
         ]
-        self._pool = Crew(self.threads) if self.threads > 1 else None
+        self._pool: Crew | None = None  # made for the first block that is worth it
 
     @plain_floats()
     def feed(self, block: RowBlock | Rows) -> None:
@@ -93,6 +94,8 @@ class Scan:
         if compiled() is None:
             self._feed_plainly(block)
             return
+        if self._pool is None and self.threads > 1 and block.count * dim * len(self.queries) >= SHARED:
+            self._pool = Crew(self.threads)
         shadow = block.shadow if block.shadow is not None and self._take(block) else self._shadow(block)
         terms = block.terms if block.terms is not None and shadow is block.shadow else shadow.terms(self.metric)
         rescored = 0

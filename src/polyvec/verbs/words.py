@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec import formats
-from polyvec.codecs.product import Product
 from polyvec.core.blocks import cast
 from polyvec.core.collection import Collection
-from polyvec.core.columns import ArrayColumn, Column, FileColumn
+from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.subwords import BucketIndexer, Composed, ExplicitIndexer, FastTextIndexer, compose
 from polyvec.core.views import TakeColumn
@@ -22,10 +21,9 @@ from polyvec.core.vocab import Strings, Vocab
 from polyvec.formats.words import lengths_of
 from polyvec.kernels import strings as tables
 from polyvec.kernels.lengths import row_lengths
-from polyvec.kernels.rows import RowSearch
 from polyvec.kernels.subwords import ngram_table
 from polyvec.verbs.convert import convert
-from polyvec.words.codes import CodeSearch
+from polyvec.words.storage import Storage
 from polyvec.writing.options import RoadOptions, shows_options
 from polyvec.writing.receipts import Receipt
 
@@ -189,26 +187,16 @@ def measure_quantization(before: Collection, after: Collection) -> QuantizationL
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
     cosines = np.divide((one * two).sum(axis=1), lengths, out=np.ones(len(rows)), where=lengths > 0)
     asked = rows[np.unique(np.linspace(0, len(rows) - 1, min(QUERIES, len(rows))).astype(np.int64))]
-    asked = asked[row_lengths(before.vectors.take(asked)) > 0]
-    queries = before.vectors.take(asked).astype(np.float32)
+    lengths = row_lengths(before.vectors.take(asked))
+    asked = asked[(lengths > 0) & np.isfinite(lengths)]
+    queries = before.vectors.take(asked).astype(np.float64)
     k = min(10, before.rows - 1)
     kept = 0
     if k > 0 and len(asked):
-        exact = RowSearch(_matrix(before.vectors)).nearest_many(queries, k + 1)
-        found = _search(after.vectors).nearest_many(queries, k + 1)
+        exact, found = (
+            Storage(one.vectors, mmap=True).search().nearest_many(queries, k + 1) for one in (before, after)
+        )
         for row, (right, _), (given, _) in zip(asked, exact, found):
             kept += len(set(right[right != row][:k].tolist()) & set(given[given != row][:k].tolist()))
     recall = kept / (k * len(asked)) if k > 0 and len(asked) else 1.0
     return QuantizationLoss(len(rows), float(cosines.mean()), float(cosines.min()), len(asked), recall)
-
-
-def _matrix(column: Column) -> NDArray[np.float32]:
-    view = column.view() if isinstance(column, (FileColumn, ArrayColumn)) else None
-    return np.ascontiguousarray(column.to_numpy() if view is None else view, np.float32)
-
-
-def _search(column: Column) -> RowSearch | CodeSearch:
-    if isinstance(column.codec, Product):
-        codes = np.concatenate([block.parts["codes"].copy() for block in column.blocks()])
-        return CodeSearch(column.codec, codes)
-    return RowSearch(_matrix(column))

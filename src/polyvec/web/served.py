@@ -17,7 +17,7 @@ from polyvec.core.errors import InputError, PolyvecError
 from polyvec.core.plain import as_text
 from polyvec.neighbors.search import search
 from polyvec.web.fields import Field, survey
-from polyvec.web.projection import Plane, project, unit_rows
+from polyvec.web.projection import Plane, project
 from polyvec.web.site import Entries, Entry, Roles
 
 MOST_POINTS = 100_000  # points of the map; of larger collections an even sample is shown
@@ -188,13 +188,14 @@ class ServedCollection:
         """The k rows with the largest cosine, exactly, by a scan of the file; `TooSlow` after ``seconds``."""
         if row is not None:
             self._refuse([row])
-            query = unit_rows(self.column.take(np.array([row])))[0]
+            query = np.asarray(self.column.take(np.array([row])), np.float64)[0]
         elif text is not None and self.embed is not None:
-            query = unit_rows(np.asarray(self.embed(text), np.float32).reshape(1, -1))[0]
+            query = np.asarray(self.embed(text), np.float64).reshape(-1)
         else:
             raise InputError("this server has no model to search by meaning; start it with --model")
         if query.shape != (self.collection.dim,):
             raise InputError(f"the query has {len(query)} dimensions and the collection {self.collection.dim}")
+        query = np.where(np.isfinite(query), query, 0.0)  # what a row has of a direction
         if not query.any():
             raise InputError(
                 "this row has no direction, so nothing is near it" if text is None else "the text is empty"

@@ -12,6 +12,7 @@ from polyvec.core.blocks import Block
 from polyvec.core.columns import ArrayColumn, Column, FileColumn
 from polyvec.core.selection import one_row, row_numbers
 from polyvec.kernels import rows as row_kernels
+from polyvec.neighbors.held import HeldRows
 from polyvec.words.codes import CodeSearch
 
 Floats = NDArray[np.float32]
@@ -97,10 +98,12 @@ class Storage:
         array = self[:]
         return array if dtype is None else array.astype(dtype)
 
-    def code_search(self) -> CodeSearch:
-        """Search over the codes as they are."""
-        assert self.codec is not None and self.codes is not None
-        return CodeSearch(self.codec, self.codes)
+    def search(self) -> HeldRows | CodeSearch:
+        """The nearest rows by cosine: over the codes as they are, else over the rows and an 8-bit shadow of them."""
+        if self.codec is not None and self.codes is not None:
+            return CodeSearch(self.codec, self.codes, self.norms)
+        assert self.matrix is not None
+        return HeldRows(self.matrix)
 
     def floats(self) -> Floats:
         """The dense matrix as float32, mapped where it is so in the file. Not for writing."""
