@@ -132,6 +132,43 @@ def test_modules_stay_small():
     assert not {path: lines for path in code if (lines := len(path.read_text("utf-8").splitlines())) > 500}
 
 
+# Who may ask the file system about a file himself: of what is read `Place` and `Source` tell.
+STATS = {
+    "cli/demo": "its own outputs, of which it tells the sizes",
+    "cli/streams.py": "whether standard streams are open",
+    "verbs/embed.py": "the state it keeps beside its output",
+    "verbs/resume.py": "the parts it keeps beside its output",
+}
+
+
+def modules():
+    return {path.relative_to(ROOT / "src" / "polyvec").as_posix(): path for path in (ROOT / "src").rglob("*.py")}
+
+
+def test_one_door_opens_sources():
+    built = re.compile(r"\b(LocalSource|MemorySource|DistantSource)(\.\w+)?\(")
+    found = {
+        name
+        for name, path in modules().items()
+        if name != "core/sources.py" and not name.startswith("testing/") and built.search(path.read_text())
+    }
+    assert not found, "open_source opens whatever is read"
+
+
+def test_nobody_asks_the_file_system_about_an_input():
+    asked = re.compile(r"(?<!re)\.l?stat\(|getsize\(|\bfstat\(")
+    found = {name for name, path in modules().items() if asked.search(path.read_text())}
+    strangers = {
+        name for name in found if not name.startswith(("core/", "testing/")) and not name.startswith(tuple(STATS))
+    }
+    assert not strangers, "Place.identity tells what lies somewhere, Source.size what was opened"
+
+
+def test_the_label_of_a_collection_is_never_opened():
+    opened = re.compile(r"\b(Path|open|open_source|Place\.of)\(\w*(collection|found|base|side)\w*\.path\b")
+    assert not [name for name, path in modules().items() if opened.search(path.read_text())], "it has a place"
+
+
 def test_the_repository_speaks_of_itself_alone():
     """No path of a machine, no registry host."""
     words = ("/work/" + "main", "/work/" + "shared", "pypi." + "org", "registry.npmjs" + ".org")

@@ -23,6 +23,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError
 from polyvec.core.folders import FolderSink, recover
 from polyvec.core.format import Progress
+from polyvec.core.places import Place
 from polyvec.core.plain import plain, with_id
 from polyvec.core.sidecars import COMPANIONS
 from polyvec.core.sinks import Sink
@@ -135,12 +136,12 @@ def _open_input(value: Any, records: Any) -> tuple[Collection, list[str], bool]:
     if isinstance(value, Collection):
         collection, owned = value, False
     elif isinstance(value, (str, os.PathLike)):
-        path, owned = Path(value), True
-        if path.is_dir():
-            records = records if records is not None else path / INPUT_RECORDS
-            path = path / INPUT_VECTORS
-        inputs.append(str(path))
-        collection = formats.open(path)
+        place, owned = Place.of(value), True
+        if place.local and place.path.is_dir():
+            records = records if records is not None else place.path / INPUT_RECORDS
+            place = Place.of(place.path / INPUT_VECTORS)
+        inputs.append(str(place))
+        collection = formats.open(place)
     else:
         collection, owned = Collection.from_arrays(np.asarray(value)), False
     try:

@@ -17,6 +17,7 @@ from polyvec.browser.values import dequantize
 from polyvec.codecs.levels import Codes, bad_rows
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.folders import recover
+from polyvec.core.places import Place
 from polyvec.core.records import Record
 from polyvec.core.sources import open_source
 from polyvec.core.strict_json import parse_json
@@ -71,7 +72,7 @@ def load_browser_index(directory: str | os.PathLike[str]) -> BrowserIndex:
     with open_source(folder / META) as source:
         meta = read_meta(source)
     manifest = None
-    if (folder / MANIFEST).is_file():
+    if Place.of(folder / MANIFEST).is_file():
         with open_source(folder / MANIFEST) as source:
             manifest = parse_json(source.read_at(0, source.size), path=source.label, field=MANIFEST)
     try:

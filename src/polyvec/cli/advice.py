@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
@@ -38,13 +37,14 @@ def about_usage(message: str, arguments: list[str]) -> str:
     if capital is not None and (meant := capital[1].lower()) in (own := flags_of(_asked(arguments)[0])):
         output = ", the output" if meant == "-o" and "--output" in own else ""
         return f"{message.rstrip('.')}; did you mean {meant}{output}?"
+    from polyvec.core.places import Place
     from polyvec.core.shards import pattern_of
 
-    files = [word for word in arguments if not word.startswith("-") and Path(word).is_file()]
+    files = [word for word in arguments if not word.startswith("-") and "://" not in word and Place.of(word).is_file()]
     if "unexpected extra argument" not in message or len(files) < 2:
         return message
-    kinds = Counter(Path(word).suffix for word in files)
-    alike = [word for word in files if Path(word).suffix == kinds.most_common(1)[0][0]]
+    kinds = Counter(Place.of(word).suffix for word in files)
+    alike = [word for word in files if Place.of(word).suffix == kinds.most_common(1)[0][0]]
     pattern = f"'{pattern_of(alike)}'" if len(alike) > 1 else "'shard-*.fbin'"
     return (
         f"too many files: {', '.join(files[:3])}{' and others' if len(files) > 3 else ''}; a pattern of shards is one "

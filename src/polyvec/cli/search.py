@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -176,9 +175,10 @@ def _fields(pairs: list[str] | None) -> dict[str, Any] | None:
 def _index(file: str, base: Any, column: str | None) -> Any:
     from polyvec.cli.terminal import note
     from polyvec.core.errors import InputError
+    from polyvec.core.places import Place
     from polyvec.neighbors.index import Index, sidecar_path
 
-    if not Path(file).is_file():
+    if not Place.of(file).is_file():
         raise InputError(f"{file}: an index lies beside one file; merge shards first, or search without --index")
     path = sidecar_path(file)
     if path.exists():

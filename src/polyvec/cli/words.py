@@ -250,9 +250,14 @@ def reconstruct(
 def _lines(name: str, *, blank: bool = False) -> list[str]:
     """The lines of a file or of standard input; without the blank ones unless asked for."""
     import sys
-    from pathlib import Path
 
-    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    from polyvec.core.sources import open_source
+
+    if name == "-":
+        data = sys.stdin.buffer.read()
+    else:
+        with open_source(name) as source:
+            data = source.read_at(0, source.size)
     lines = data.decode("utf-8-sig", "replace").splitlines()
     return lines if blank else [line.strip() for line in lines if line.strip()]
 

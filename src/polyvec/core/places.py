@@ -45,6 +45,11 @@ class Identity:
         """The identity of a local file. Not its device: a layered file system may tell two."""
         return cls(found.st_size, f"{found.st_mtime_ns}-{found.st_ino}", str(found.st_ctime_ns))
 
+    @property
+    def written(self) -> int | None:
+        """The time of writing of a local file, in nanoseconds; None where a store tells none."""
+        return int(self.version.split("-")[0]) if self.changed else None
+
     def same(self, other: Identity | None) -> bool:
         """Whether the same bytes are meant, though the file may have been renamed or linked to since."""
         return other is not None and (self.size, self.version) == (other.size, other.version)
@@ -180,7 +185,13 @@ class Place:
 
     def is_file(self) -> bool:
         """Whether a plain file or an object lies here."""
-        return self.identity() is not None if self.scheme else is_file(self.path)
+        if self.scheme:
+            return self.identity() is not None
+        return "\0" not in self.text and is_file(self.path)
+
+    def is_pipe(self) -> bool:
+        """Whether it is a pipe, as ``<(command)`` names one: its bytes come once, and its name tells no kind."""
+        return not self.scheme and self.path.is_fifo()
 
     def absent(self) -> bool:
         """Whether it is soon told that nothing lies here: asked a dozen times at every open."""

@@ -213,10 +213,15 @@ def upgrade_cvc(input_path: Path, output_path: Path, verbose: bool = False) -> d
         "num_chunks": len(header.chunks),
         "num_vectors": header.rows,
         "dimension": header.columns[0].dimension,
-        "input_size_mb": round(pathlib.Path(input_path).stat().st_size / 2**20, 2),
-        "output_size_mb": round(pathlib.Path(output_path).stat().st_size / 2**20, 2),
+        "input_size_mb": round(_size(input_path) / 2**20, 2),
+        "output_size_mb": round(_size(output_path) / 2**20, 2),
     }
     return report | ({"columns": [spec.name for spec in header.columns]} if verbose else {})
+
+
+def _size(path: Path) -> int:
+    with open_source(path) as source:
+        return source.size
 
 
 def get_available_backends() -> dict[str, bool]:

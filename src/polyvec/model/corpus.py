@@ -15,6 +15,8 @@ from typing import Any, BinaryIO
 
 from polyvec.core.errors import InputError, MissingExtra, PolyvecError
 from polyvec.core.places import Place
+from polyvec.core.sources import open_source
+from polyvec.core.streams import SourceStream
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import RECODE, other_separator
 
@@ -121,7 +123,7 @@ def _stream(path: str) -> Iterator[BinaryIO]:
     if path == "-":
         yield sys.stdin.buffer
         return
-    with Path(path).open("rb", buffering=1 << 20) as stream:
+    with open_source(path) as source, io.BufferedReader(SourceStream(source), 1 << 20) as stream:
         yield stream
 
 
@@ -191,8 +193,8 @@ def _csv(corpus: Corpus, stream: BinaryIO, position: Callable[[int], None] | Non
             record = dict(zip(names, row))
             yield record[corpus.field], record
     except UnicodeDecodeError:
-        if Path(corpus.path).is_file():  # the text is decoded ahead of the reader: only the lines themselves tell which
-            with Path(corpus.path).open("rb") as again:
+        if corpus.path != "-":  # the text is decoded ahead of the reader: only the lines themselves tell which
+            with _stream(corpus.path) as again:
                 for number, line in _lines(corpus.path, again, None):
                     _decode(line, corpus.path, number)
         raise InputError(f"{corpus.path}: not valid UTF-8 after line {reader.line_num}; {RECODE}") from None

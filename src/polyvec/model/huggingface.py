@@ -164,9 +164,10 @@ def _read_json(path: Path, *, required: bool = False) -> dict[str, Any]:
         if required:
             raise InputError(f"{path}: missing; a model folder needs {path.name}")
         return {}
-    if path.stat().st_size > 1 << 26:
-        raise Corrupt("a configuration of more than 64 MB", path=str(path))
-    found = parse_json(path.read_bytes(), path=str(path), field=path.name)
+    with open_source(path) as source:
+        if source.size > 1 << 26:
+            raise Corrupt("a configuration of more than 64 MB", path=str(path))
+        found = parse_json(source.read_at(0, source.size), path=str(path), field=path.name)
     return found if isinstance(found, dict) else {}
 
 

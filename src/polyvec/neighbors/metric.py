@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +98,7 @@ def parse_metric(name: str | Metric) -> Metric:
 def stated_metric(collection: Collection) -> Statement | None:
     """What the collection's metadata says of its metric; `InputError` where it says two."""
     found: list[Statement] = []
-    label = Path(collection.path).name if collection.path else "the collection"
+    label = collection.place.name if collection.place else collection.path or "the collection"
     for key in KEYS:
         value = collection.metadata.get(key)
         if not isinstance(value, str):

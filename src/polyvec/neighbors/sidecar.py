@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
+from polyvec.core.places import Place
 from polyvec.core.sources import Source, open_source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.targets import open_sink
@@ -91,7 +92,8 @@ class Stretches:
 
 def sidecar_path(path: str | os.PathLike[str]) -> Path:
     """Where the index of a file lies by convention."""
-    return Path(os.fspath(path) + SUFFIX)
+    place = Place.of(path)
+    return place.sibling(place.name + SUFFIX).path
 
 
 def write_sidecar(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Path:

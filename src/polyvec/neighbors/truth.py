@@ -383,4 +383,4 @@ def _paths(side: Base) -> list[str]:
         return [os.fspath(side)]
     if isinstance(side, (list, tuple)):
         return [os.fspath(s) for s in side if isinstance(s, (str, os.PathLike))]
-    return [side.path] if isinstance(side, Collection) and side.path else []
+    return [str(place) for place in side.places] if isinstance(side, Collection) else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.core.places import Place
 from polyvec.formats.cvc.encoding import CHUNK_ROWS
 from polyvec.neighbors.inputs import Base, check_vectors, opened_queries
 from polyvec.neighbors.listed import spread
@@ -126,7 +126,7 @@ def _on_trial(job: Job, trial: Trial, look: Look, scan: Scan) -> Tally:
 
 def _as_stored(stored: Stored, scan: Scan) -> Tally:
     collection, column = stored.collection, stored.column
-    title = Path(collection.title).name if collection.path else "compressed"
+    title = Place.of(collection.title).name if collection.path else "compressed"
     tally = Tally(title, column.encoding, _size(collection, column), scan)
     tally.column = column
     return tally
@@ -213,7 +213,6 @@ def _held_out(job: Job, most: int | None, seed: int) -> Asked:
 
 def _size(collection: Collection, column: Column) -> float:
     """Bytes of the compressed file: of the file, or of all shards, where there is one, else of the decoded column."""
-    files = [Path(file) for file in collection.files]
-    if files and all(file.is_file() for file in files):
-        return float(sum(file.stat().st_size for file in files))
-    return float(column.nbytes)
+    found = [place.identity() for place in collection.places]
+    sizes = [one.size for one in found if one is not None]
+    return float(sum(sizes) if sizes and len(sizes) == len(found) else column.nbytes)

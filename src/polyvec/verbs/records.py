@@ -7,13 +7,13 @@ import csv
 import errno
 import io
 import os
-from pathlib import Path
 from typing import Any
 
 from polyvec import formats
 from polyvec.core.collection import Collection, Ids, as_ids
 from polyvec.core.columns import Column
 from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.places import Place
 from polyvec.core.records import ColumnRecords, LineRecords, ListRecords, Records
 from polyvec.core.sidecars import read_strings
 from polyvec.core.sources import Source, open_source
@@ -29,8 +29,8 @@ KINDS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 def read_records(path: str | os.PathLike[str]) -> Records:
     """The records of a table, one a line or row; the suffix says which kind, or the first letter of a pipe."""
-    suffix = Path(path).suffix.lower()
-    if is_pipe(path) and suffix not in KINDS:
+    suffix = Place.of(path).suffix
+    if Place.of(path).is_pipe() and suffix not in KINDS:
         return _read_pipe(path)
     if suffix in (".jsonl", ".ndjson"):
         return LineRecords(open_source(path))
@@ -78,8 +78,8 @@ def read_ids(collection: Collection, ids: Any) -> Ids:
     file, field = named_file(os.fspath(ids))
     if file is None:
         return _own_ids(collection, os.fspath(ids))
-    suffix = Path(file).suffix.lower()
-    if field is None and (suffix == ".txt" or (is_pipe(file) and suffix not in (".npy", *KINDS))):
+    suffix = Place.of(file).suffix
+    if field is None and (suffix == ".txt" or (Place.of(file).is_pipe() and suffix not in (".npy", *KINDS))):
         source = open_source(file)
         collection.on_close(source.close)
         return read_strings(source, collection.rows, "ids", marked=True)
@@ -88,7 +88,7 @@ def read_ids(collection: Collection, ids: Any) -> Ids:
             if held.vectors.dtype.kind not in "iu" or held.vectors.row_shape not in ((), (1,)):
                 raise InputError(f"{file}: ids are whole numbers, one a row, not {_shape(held.vectors)}")
             return _counted(file, held.vectors[:].reshape(-1), collection.rows)
-    if suffix not in KINDS and not is_pipe(file):
+    if suffix not in KINDS and not Place.of(file).is_pipe():
         raise InputError(f"{file}: ids are read from .txt, .npy, {', '.join(KINDS)}, not {suffix or '(no suffix)'}")
     records = read_records(file)
     try:
@@ -104,20 +104,20 @@ def read_ids(collection: Collection, ids: Any) -> Ids:
 
 def named_file(text: str) -> tuple[str | None, str | None]:
     """The file and field that ``FILE`` or ``FILE:FIELD`` names; no file where it is the name of a column."""
-    if Path(text).is_file() or is_pipe(text):
+    if _is_there(text):
         return text, None
     file, _, field = text.rpartition(":")
-    if file and (Path(file).is_file() or is_pipe(file)):
+    if file and not field.startswith("//") and _is_there(file):
         return file, field
-    looks = "/" in text or Path(file or text).suffix.lower() in (".txt", ".npy", *KINDS)
+    looks = "/" in text or Place.of(file or text).suffix in (".txt", ".npy", *KINDS)
     if looks:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file or text)
     return None, None
 
 
-def is_pipe(path: str | os.PathLike[str]) -> bool:
-    """Whether a path names a pipe, as ``<(command)`` does: its bytes come once, and its name tells no kind."""
-    return Path(path).is_fifo()
+def _is_there(text: str) -> bool:
+    place = Place.of(text)
+    return place.is_file() or place.is_pipe()
 
 
 def _own_ids(collection: Collection, name: str) -> Ids:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Unpack
 
 from polyvec import formats
@@ -288,18 +287,20 @@ class Hashing:
             )
 
     def _label(self, name: str) -> str:
-        return str(Path(self.source.label).with_name(name)) if name != self.source.name else self.source.label
+        if name == self.source.name or self.source.place is None:
+            return self.source.label
+        return str(self.source.place.sibling(name))
 
     def _age(self, name: str) -> str:
         """Whether the file was changed after its digest was written, which tells an edit from damage."""
         if self.source.place is None:
             return "; restore it from its source"
-        path = self.source.place.path
-        try:
-            changed, made = (path.with_name(n).stat().st_mtime for n in (name, path.name + DIGEST))
-        except OSError:
+        beside = self.source.name + DIGEST
+        found = [self.source.place.sibling(one).identity() for one in (name, beside)]
+        changed, made = (None if one is None else one.written for one in found)
+        if changed is None or made is None:
             return "; restore it from its source"
-        again = f"if that was meant, remove {path.name + DIGEST} and run polyvec verify --write-digest"
+        again = f"if that was meant, remove {beside} and run polyvec verify --write-digest"
         if changed > made:
             return f"; it was changed after its digest was written: {again}"
         return f"; it is damaged, restore it from its source ({again})"

@@ -229,7 +229,7 @@ def is_of_a_site(name: str) -> bool:
 
 
 def _titled(collection: Collection, title: str | None) -> str:
-    return title or (Path(collection.path).stem if collection.path else "Collection")
+    return title or (collection.place.stem if collection.place else collection.path or "Collection")
 
 
 class _Below:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,8 +57,8 @@ class ServedCollection:
         self.collection = collection
         self.column = column
         self.embed = embed
-        self.title = title or (Path(collection.path).name if collection.path else "Collection")
-        label = str(Path(collection.path).resolve()) if collection.path else self.title
+        self.title = title or (collection.place.name if collection.place else collection.path or "Collection")
+        label = collection.place.real() if collection.place else self.title
         self.id = hashlib.blake2b(label.encode(), digest_size=9).hexdigest()
         self.entries = Entries(collection, Roles(collection, roles))
         self.sample = _spread(collection.rows, min(points, MOST_POINTS))
