@@ -210,10 +210,11 @@ def record_batches(
 
 
 def _stored(column: Column, half: bool) -> np.dtype[Any]:
-    """The dtype a column has in a table. Arrow has no bfloat16: float32 holds it exactly."""
+    """The dtype a column has in a table, in this machine's byte order. Arrow has no bfloat16: float32 holds it exactly."""
     if half and column.dtype.kind == "f":
         return np.dtype(np.float16)
-    return column.dtype if column.dtype.kind in "fiub" and column.dtype.itemsize <= 8 else np.dtype(np.float32)
+    plain = column.dtype.kind in "fiub" and column.dtype.itemsize <= 8
+    return column.dtype.newbyteorder("=") if plain else np.dtype(np.float32)
 
 
 def _lists(values: Array, kind: Any, dtype: np.dtype[Any]) -> Any:

@@ -10,6 +10,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import numpy as np
+
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import FormatError, InputError
@@ -84,7 +86,9 @@ class Holds:
     ids: bool = False
     metadata: bool = False
     encodings: tuple[str, ...] = ("raw",)
-    dtypes: str = "any"  # for the matrix: "any", or the dtypes by name
+    dtypes: tuple[np.dtype[Any], ...] | None = None  # of rows that can be written; None for any
+    casts: bool = False  # rows of other dtypes are rounded to these, and the receipt says so
+    encodes_all: bool = False  # an encoding that is asked for is that of every column, not of the main one alone
     own_columns: bool = False  # columns of its own meaning (ids, counts…), and no others
 
 
@@ -163,8 +167,8 @@ class Format(ABC):
         """What a receipt compares: the rows that were given, and the same as readers of the new file see them."""
         return given.vectors, written.vectors
 
-    def holding(self, collection: Collection) -> Holds:
-        """What of this collection the format holds; for formats whose `holds` depends on what is in it."""
+    def holding(self, collection: Collection, options: WriteOptions) -> Holds:
+        """What the format holds of this collection, written so; where it depends on what is in it, or on the variant."""
         return self.holds
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
@@ -192,8 +196,6 @@ class Format(ABC):
 
 def check_rows(collection: Collection) -> Iterator[Finding]:
     """Read every row of every column; report values that are not finite."""
-    import numpy as np
-
     for name, column in collection.columns.items():
         bad, first = 0, None
         for block in column.blocks(reuse=True):

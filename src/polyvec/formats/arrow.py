@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from polyvec.core.collection import Collection
-from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.dtypes import NUMBERS
+from polyvec.core.errors import Corrupt
 from polyvec.core.exchange import arrow, plan_table, record_batches, schema_of
 from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
@@ -39,7 +40,16 @@ class Arrow(Format):
     title = "Apache Arrow IPC (Feather)"
     suffixes = (".arrow", ".feather", ".ipc", *STREAM_SUFFIXES)
     aliases = {"arrow": "file", "feather": "file", "ipc": "file", "arrows": "stream", "arrow-stream": "stream"}  # noqa: RUF012
-    holds = Holds(many_columns=True, vocab=True, records=True, ids=True, metadata=True, encodings=("raw", "float16"))
+    holds = Holds(
+        many_columns=True,
+        vocab=True,
+        records=True,
+        ids=True,
+        metadata=True,
+        encodings=("raw", "float16"),
+        dtypes=NUMBERS,
+        casts=True,
+    )
     options = (COMPRESSION,)
     extra = "arrow"
 
@@ -60,8 +70,6 @@ class Arrow(Format):
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
         compression = COMPRESSION.of(options.own)
-        if options.encoding not in (None, "raw", "float16"):
-            raise InputError(f"arrow files hold no {options.encoding} encoding; there are raw and float16")
         pa = arrow("Arrow files")
         plan = plan_table(collection, halves=options.encoding == "float16")
         schema = schema_of(collection, plan)

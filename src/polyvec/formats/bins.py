@@ -16,6 +16,7 @@ equation ``size == header + n*d*itemsize`` is what recognises a file; the shorte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Bins(Format):
     title = "FBIN, IBIN and kin (big-ann-benchmarks)"
     suffixes = tuple(f".{kind}" for kind in TYPES)
     aliases = {kind: kind for kind in TYPES}  # noqa: RUF012
-    holds = Holds(encodings=("raw", "float16"), dtypes="float16 float32 float64 int8 uint8 int32 uint32")
+    holds = Holds(encodings=("raw", "float16"), dtypes=tuple(dict.fromkeys(map(np.dtype, TYPES.values()))), casts=True)
 
     def sniff(self, peek: Peek) -> Sequence[Match]:
         kind = peek.suffix.lstrip(".")
@@ -137,6 +138,10 @@ class Bins(Format):
     def suits(self, collection: Collection, suffix: str) -> bool:
         return suffix != ".i8bin" or collection.vectors.dtype == np.int8
 
+    def holding(self, collection: Collection, options: WriteOptions) -> Holds:
+        dtype = np.dtype(TYPES[self._variant(collection, options)])
+        return replace(self.holds, dtypes=(dtype,), encodings=("raw", "float16") if dtype == np.float16 else ("raw",))
+
     def target(self, collection: Collection, options: WriteOptions) -> str:
         return f"raw {np.dtype(TYPES[self._variant(collection, options)]).name}"
 
@@ -144,14 +149,9 @@ class Bins(Format):
         return self._variant(collection, options)
 
     def _variant(self, collection: Collection, options: WriteOptions) -> str:
-        asked = options.encoding
-        if asked is not None and asked not in _ENCODINGS:
-            raise InputError(f"bins files hold no {asked} encoding; there are {', '.join(_ENCODINGS)}")
         if options.variant in TYPES:
-            if asked == "float16" and options.variant not in ("f16bin", "hbin"):
-                raise InputError(f".{options.variant} does not hold float16; name the output .f16bin")
             return options.variant
-        if asked == "float16":
+        if options.encoding == "float16":
             return "f16bin"
         dtype = collection.vectors.dtype
         for kind, code in TYPES.items():

@@ -90,7 +90,7 @@ class FastText(Format):
     name = "fasttext"
     title = "fastText model"
     suffixes = (".bin", ".fasttext")
-    holds = Holds(many_columns=True, vocab=True, metadata=True, dtypes="float32")
+    holds = Holds(many_columns=True, vocab=True, metadata=True, dtypes=(F32,), casts=True)
     options = (SPACES, DUPLICATES, LENGTHS)
     reading = (LOSSY,)
 
@@ -157,7 +157,7 @@ class FastText(Format):
         before = products(given.vectors, given["norms"]) if "norms" in given.columns else given.vectors
         return before, products(written.vectors, written["norms"])
 
-    def holding(self, collection: Collection) -> Holds:
+    def holding(self, collection: Collection, options: WriteOptions) -> Holds:
         """Only fastText's own arguments have a place; where there is more, all metadata goes beside the file."""
         subwords = collection.vocab.subwords if collection.vocab is not None else None
         indexer = subwords if isinstance(subwords, FastTextIndexer) and "subwords" in collection.columns else None

@@ -38,7 +38,7 @@ class Floret(Format):
     name = "floret"
     title = "floret text table"
     suffixes = (".floret",)
-    holds = Holds(many_columns=True, vocab=True, dtypes="float32")
+    holds = Holds(many_columns=True, vocab=True, dtypes=(F32,), casts=True)
     demo = False  # holds subwords only
 
     def sniff(self, peek: Peek) -> Sequence[Match]:

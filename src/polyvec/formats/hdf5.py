@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from polyvec.codecs import Float16, Raw, transcode
@@ -29,6 +28,7 @@ from polyvec.codecs.stream import write_rows
 from polyvec.core.blocks import Array, Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
+from polyvec.core.dtypes import BFLOAT16, NUMBERS
 from polyvec.core.errors import Corrupt, FormatError, InputError, MissingExtra, PolyvecError, Truncated, Unsupported
 from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
@@ -60,7 +60,7 @@ class Hdf5(Format):
     title = "HDF5 (ann-benchmarks)"
     suffixes = (".hdf5", ".h5")
     aliases = {"hdf5": "", "h5": "", "ann-benchmarks": ""}  # noqa: RUF012
-    holds = Holds(many_columns=True, metadata=True, encodings=("raw", "float16"))
+    holds = Holds(many_columns=True, metadata=True, encodings=("raw", "float16"), dtypes=(*NUMBERS, BFLOAT16))
     options = (DATASET, COMPRESSION)
     reading = (CHOSEN,)
     extra = "hdf5"
@@ -308,12 +308,8 @@ def _codec(column: Column, encoding: str | None) -> Codec:
     """How a column is stored. HDF5 has no bfloat16 of its own: float32 holds it exactly."""
     if encoding == "float16":
         return Float16() if column.dtype == np.float32 else Raw(np.dtype("<f2"))
-    if encoding not in (None, "raw"):
-        raise InputError(f"hdf5 files hold no {encoding} encoding; there are raw and float16")
-    if column.dtype == ml_dtypes.bfloat16:
+    if column.dtype == BFLOAT16:
         return Raw(np.dtype("<f4"))
-    if column.dtype.kind not in "fiub":
-        raise InputError(f"hdf5 files hold no {column.dtype} as column {column.name!r}; convert it to float32 first")
     return Raw(column.dtype.newbyteorder("<"))
 
 

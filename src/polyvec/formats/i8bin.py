@@ -26,6 +26,7 @@ from polyvec.codecs.levels import REEXPORT, ROUNDINGS, Codes, bad_rows, check_si
 from polyvec.core.blocks import Block, Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
+from polyvec.core.dtypes import FLOATS
 from polyvec.core.errors import AmbiguousFormat, Corrupt, FormatError, InputError, Truncated
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Span
@@ -64,7 +65,7 @@ class I8bin(Format):
     name = "i8bin"
     title = "int8 embeddings for the browser (headerless .i8bin)"
     suffixes = (".i8bin",)
-    holds = Holds(encodings=("int8",), dtypes="unit float32")
+    holds = Holds(encodings=("int8",), dtypes=(np.dtype("i1"), *FLOATS))
     options = (ROUNDING, NORMALIZE)
     reading = (DIMENSION,)
 
@@ -110,8 +111,6 @@ class I8bin(Format):
         return f"int8 ({rounding} rounding)" + (", not conforming" if rounding == "truncate" else "")
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        if options.encoding not in (None, "int8"):
-            raise InputError(f"i8bin files hold int8 codes, not {options.encoding}")
         column = collection.vectors
         if len(column.shape) != 2:
             raise InputError(f"i8bin files hold rows of numbers, not a column of shape {column.shape}")

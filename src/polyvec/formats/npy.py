@@ -26,7 +26,8 @@ from polyvec.codecs.stream import write_rows
 from polyvec.core.blocks import Codec, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, ReaderColumn
-from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
+from polyvec.core.dtypes import BFLOAT16, NUMBERS
+from polyvec.core.errors import Corrupt, Truncated, Unsupported
 from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
 from polyvec.core.layout import Record, Span, take
 from polyvec.core.sinks import Sink
@@ -45,7 +46,7 @@ class Npy(Format):
     name = "npy"
     title = "NumPy array"
     suffixes = (".npy",)
-    holds = Holds(encodings=("raw", "float16", "bfloat16"))
+    holds = Holds(encodings=("raw", "float16", "bfloat16"), dtypes=(*NUMBERS, BFLOAT16))
 
     def sniff(self, peek: Peek) -> Sequence[Match]:
         if peek.head.startswith(MAGIC):
@@ -99,10 +100,6 @@ class Npy(Format):
             codec = Float16() if column.dtype != np.float16 else Raw(np.dtype("<f2"))
         elif options.encoding == "bfloat16":
             codec = BFloat16()
-        elif options.encoding not in (None, "raw"):
-            raise InputError(
-                f"npy files hold no {options.encoding} encoding; there are {', '.join(self.holds.encodings)}"
-            )
         stored = codec.parts(column.row_shape)["codes"][0]
         sink.write(_header_bytes(stored, column.shape))
         write_rows(sink, column, codec, options)

@@ -26,7 +26,7 @@ from polyvec.codecs import BFloat16, Float16, Raw, transcode
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, bounded_rows
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn, clusters
-from polyvec.core.errors import Corrupt, FormatError, InputError, PolyvecError, Unsupported
+from polyvec.core.errors import Corrupt, FormatError, PolyvecError, Unsupported
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions, check_rows
 from polyvec.core.layout import Record, Span
 from polyvec.core.sinks import Sink
@@ -63,7 +63,7 @@ class Npz(Format):
     name = "npz"
     title = "NumPy archive"
     suffixes = (".npz",)
-    holds = Holds(many_columns=True, encodings=("raw", "float16", "bfloat16"))
+    holds = Holds(many_columns=True, encodings=("raw", "float16", "bfloat16"), dtypes=npy.FORMAT.holds.dtypes)
 
     def sniff(self, peek: Peek) -> Sequence[Match]:
         zipped = peek.head.startswith((MAGIC, EMPTY))
@@ -339,8 +339,6 @@ def _codec(column: Column, encoding: str | None) -> Codec:
         return Raw(np.dtype("<f2")) if column.dtype == np.float16 else Float16()
     if encoding == "bfloat16":
         return Raw(column.dtype) if column.dtype == ml_dtypes.bfloat16 else BFloat16()
-    if encoding not in (None, "raw"):
-        raise InputError(f"npz files hold no {encoding} encoding; there are raw, float16 and bfloat16")
     return Raw(column.dtype.newbyteorder("<") if column.dtype.kind in "fiu" else column.dtype)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
+from polyvec.core.dtypes import NUMBERS
 from polyvec.core.errors import Corrupt, InputError, LossyConversion
 from polyvec.core.exchange import TablePlan, arrow, plan_table, record_batches, schema_of
 from polyvec.core.format import Confidence, Format, Holds, Match, Peek, WriteOptions
@@ -53,7 +54,16 @@ class Parquet(Format):
     title = "Apache Parquet"
     suffixes = (".parquet", ".pq")
     aliases = {"parquet": "", "pq": ""}  # noqa: RUF012
-    holds = Holds(many_columns=True, vocab=True, records=True, ids=True, metadata=True, encodings=("raw", "float16"))
+    holds = Holds(
+        many_columns=True,
+        vocab=True,
+        records=True,
+        ids=True,
+        metadata=True,
+        encodings=("raw", "float16"),
+        dtypes=NUMBERS,
+        casts=True,
+    )
     options = (LAYOUT, COMPRESSION, GROUP_ROWS)
     extra = "arrow"
 
@@ -84,8 +94,6 @@ class Parquet(Format):
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
         compression, layout = COMPRESSION.of(options.own), LAYOUT.of(options.own)
         group = GROUP_ROWS.of(options.own)
-        if options.encoding not in (None, "raw", "float16"):
-            raise InputError(f"parquet files hold no {options.encoding} encoding; there are raw and float16")
         if group is not None and group < 1:
             raise InputError(f"group_rows must be at least 1, not {group}")
         pa = arrow("Parquet files")

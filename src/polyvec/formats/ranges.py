@@ -41,7 +41,7 @@ class Ranges(Format):
     title = "range ground truth (big-ann)"
     suffixes = SUFFIXES
     aliases = {"range": ""}  # noqa: RUF012
-    holds = Holds(many_columns=True, own_columns=True, dtypes="counts int32, ids int32, distances float32")
+    holds = Holds(many_columns=True, own_columns=True, dtypes=tuple(map(np.dtype, ("<i4", "<f4"))), casts=True)
     demo = False  # holds search results, no vectors
 
     def sniff(self, peek: Peek) -> Sequence[Match]:

@@ -76,7 +76,7 @@ class Safetensors(Format):
     name = "safetensors"
     title = "safetensors"
     suffixes = (".safetensors",)
-    holds = Holds(many_columns=True, metadata=True, encodings=("raw", "float16", "bfloat16"))
+    holds = Holds(many_columns=True, metadata=True, encodings=("raw", "float16", "bfloat16"), dtypes=tuple(NAMES))
 
     def sniff(self, peek: Peek) -> Sequence[Match]:
         length = int.from_bytes(peek.head[:8], "little") if len(peek.head) >= 10 else 0
@@ -226,12 +226,7 @@ def _codec(column: Column, encoding: str | None) -> Codec:
         return Raw(np.dtype("<f2")) if column.dtype == np.float16 else Float16()
     if encoding == "bfloat16":
         return Raw(column.dtype) if column.dtype == ml_dtypes.bfloat16 else BFloat16()
-    if encoding not in (None, "raw"):
-        raise InputError(f"safetensors files hold no {encoding} encoding; there are raw, float16 and bfloat16")
-    dtype = column.dtype.newbyteorder("<") if column.dtype.kind in "fiu" else column.dtype
-    if dtype not in NAMES:
-        raise InputError(f"safetensors has no {column.dtype} as column {column.name!r}; convert it to float32 first")
-    return Raw(dtype)
+    return Raw(column.dtype.newbyteorder("<") if column.dtype.kind in "fiu" else column.dtype)
 
 
 def _metadata(collection: Collection) -> dict[str, str]:

@@ -45,7 +45,7 @@ class Sparse(Format):
     title = "sparse CSR matrix (big-ann)"
     suffixes = (".csr", ".spmat")
     aliases = {"csr": "", "spmat": "", "sparse": ""}  # noqa: RUF012
-    holds = Holds(many_columns=True, dtypes="float32")
+    holds = Holds(many_columns=True, dtypes=(np.dtype("<f4"),), casts=True)
     demo = False  # dense rows double in it
 
     def sniff(self, peek: Peek) -> Sequence[Match]:
@@ -81,8 +81,6 @@ class Sparse(Format):
         return "csr float32"
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        if options.encoding not in (None, "raw"):
-            raise InputError(f"csr files hold no {options.encoding} encoding; there is raw")
         shape = _shape_of_parts(collection)
         if shape is not None:
             sink.write(HEADER.pack({"nrow": shape[0], "ncol": shape[1], "nnz": collection["data"].rows}))

@@ -57,7 +57,7 @@ class Truth(Format):
     title = "kNN ground truth (big-ann, DiskANN)"
     suffixes = OWN_SUFFIXES
     aliases = {"big-ann": "big-ann", "diskann": "diskann", "gt": "truth"}  # noqa: RUF012
-    holds = Holds(many_columns=True, own_columns=True, dtypes="ids int32 uint32, distances float32")
+    holds = Holds(many_columns=True, own_columns=True, dtypes=tuple(map(np.dtype, ("<i4", "<u4", "<f4"))), casts=True)
     demo = False  # holds search results, no vectors
 
     def sniff(self, peek: Peek) -> Sequence[Match]:
@@ -91,8 +91,6 @@ class Truth(Format):
         return f"raw {_id_type(ids, options).name}" + (" and float32" if distances is not None else "")
 
     def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
-        if options.encoding not in (None, "raw"):
-            raise InputError(f"ground truth holds no {options.encoding} encoding; there is raw")
         ids, distances = truth_columns(collection)
         values = {"nq": ids.rows, "k": ids.row_shape[0]}
         sink.write((HEADER if max(values.values()) <= MAX_U32 else WIDE_HEADER).pack(values))

@@ -12,6 +12,7 @@ row's d, which must repeat the first. A row's d is checked whenever the row is r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class Vecs(Format):
     title = "fvecs, ivecs, bvecs (TEXMEX)"
     suffixes = tuple(f".{kind}" for kind in TYPES)
     aliases = {kind: kind for kind in TYPES}  # noqa: RUF012
-    holds = Holds(dtypes="float32 int32 uint8")
+    holds = Holds(dtypes=tuple(map(np.dtype, TYPES.values())), casts=True)
 
     def sniff(self, peek: Peek) -> Sequence[Match]:
         kind = peek.suffix.lstrip(".")
@@ -87,6 +88,9 @@ class Vecs(Format):
 
     def written_variant(self, collection: Collection, options: WriteOptions) -> str:
         return _variant(collection, options)
+
+    def holding(self, collection: Collection, options: WriteOptions) -> Holds:
+        return replace(self.holds, dtypes=(np.dtype(TYPES[_variant(collection, options)]),))
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
         return f"raw {np.dtype(TYPES[_variant(collection, options)]).name}"
@@ -159,13 +163,11 @@ class VecsColumn(FileColumn):
 
 
 def _variant(collection: Collection, options: WriteOptions) -> str:
-    if options.encoding not in (None, "raw"):
-        raise InputError(f"vecs files hold no {options.encoding} encoding; there is raw")
     if options.variant in TYPES:
         return options.variant
     dtype = collection.vectors.dtype
     return next(
-        (kind for kind, code in TYPES.items() if np.dtype(code) == dtype), "fvecs" if dtype.kind == "f" else "ivecs"
+        (kind for kind, code in TYPES.items() if np.dtype(code) == dtype), "fvecs" if dtype.kind in "fV" else "ivecs"
     )
 
 

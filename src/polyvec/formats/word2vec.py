@@ -44,7 +44,7 @@ class Word2Vec(Format):
     title = "word2vec binary"
     suffixes = (".bin", ".w2v")
     aliases = {"w2v": "", "bin": ""}  # noqa: RUF012
-    holds = Holds(vocab=True, dtypes="float32")
+    holds = Holds(vocab=True, dtypes=(F32,), casts=True)
     options = PLAIN_OPTIONS
     reading = (LOSSY,)
 
@@ -145,7 +145,10 @@ class GatheredRows(ReaderColumn):
     """Rows of `dim` floats that begin at given offsets, gathered; a stream reuses one buffer."""
 
     def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64], dim: int) -> None:
-        super().__init__("vectors", (len(offsets), dim), F32, lambda start, stop: self._take(np.arange(start, stop)))
+        # Not a method of its own: a circle would keep the mapping, and its descriptor, until the collector comes by.
+        super().__init__(
+            "vectors", (len(offsets), dim), F32, lambda start, stop: gather(data, offsets[start:stop], dim)
+        )
         self._data, self._offsets = data, offsets
 
     @property
@@ -153,9 +156,7 @@ class GatheredRows(ReaderColumn):
         return True
 
     def _take(self, indices: Array) -> Array:
-        out = np.empty((len(indices), self.shape[1]), F32)
-        take_rows(self._data, np.ascontiguousarray(self._offsets[indices]), out.view(np.uint8))
-        return out
+        return gather(self._data, self._offsets[indices], self.shape[1])
 
     def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         most = rows_per_block(self.dtype, self.row_shape)
@@ -166,6 +167,13 @@ class GatheredRows(ReaderColumn):
             part = buffer[: end - at] if reuse else np.empty((end - at, self.shape[1]), F32)
             take_rows(self._data, self._offsets[at:end], part.view(np.uint8))
             yield Block(at, {"codes": part}, Raw(self.dtype), end - at)
+
+
+def gather(data: NDArray[np.uint8], offsets: NDArray[np.int64], dim: int) -> Array:
+    """Rows of ``dim`` floats at the offsets given."""
+    out = np.empty((len(offsets), dim), F32)
+    take_rows(data, np.ascontiguousarray(offsets), out.view(np.uint8))
+    return out
 
 
 def _refuse_no_words(table: tables.Table, rows: int, dim: int, data: NDArray[np.uint8]) -> None:

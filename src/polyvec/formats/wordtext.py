@@ -53,7 +53,7 @@ class WordText(Format):
     title = "text word embeddings (GloVe, word2vec text)"
     suffixes = (".txt", ".glove", ".vec", ".text")
     aliases = {"txt": "plain", "glove": "plain", "text": "plain", "vec": "dims", "textdims": "dims"}  # noqa: RUF012
-    holds = Holds(vocab=True, dtypes="float32")
+    holds = Holds(vocab=True, dtypes=(F32,), casts=True)
     options = PLAIN_OPTIONS
     reading = (LOSSY, DIM)
 

@@ -6,11 +6,13 @@ from dataclasses import asdict
 from typing import Any
 
 from polyvec import formats
+from polyvec.core.dtypes import named
 from polyvec.core.format import Format
+from polyvec.core.options import Option
 
 
 def list_formats() -> list[dict[str, Any]]:
-    """Every format: name, title, suffixes, what it holds."""
+    """Every format: name, title, suffixes, what it holds, and the options it is read and written by."""
     return [
         {
             "name": f.name,
@@ -19,9 +21,23 @@ def list_formats() -> list[dict[str, Any]]:
             "writable": f.writable,
             "extra": f.extra,
             **asdict(f.holds),
+            "dtypes": None if f.holds.dtypes is None else [dtype.name for dtype in f.holds.dtypes],
+            "dtypes_named": named(f.holds.dtypes),
+            "reading": [_option(option) for option in f.reading],
+            "options": [_option(option) for option in f.options if f.writable],
         }
         for f in formats.all_formats()
     ]
+
+
+def _option(option: Option) -> dict[str, Any]:
+    return {
+        "name": option.name,
+        "kind": option.kind.__name__,
+        "help": option.help,
+        "choices": list(option.choices),
+        "default": option.default,
+    }
 
 
 def conversion_matrix() -> dict[str, dict[str, str]]:

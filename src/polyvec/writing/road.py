@@ -8,14 +8,16 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
+from polyvec.core.dtypes import can_cast, is_float, is_held, named
 from polyvec.core.errors import InputError, LossyConversion, PolyvecError
-from polyvec.core.format import Format, WriteOptions
+from polyvec.core.format import Format, Holds, WriteOptions
 from polyvec.core.options import check_options, names
 from polyvec.core.progress import telling
 from polyvec.core.sidecars import lacking, write_sidecars
@@ -29,6 +31,7 @@ from polyvec.writing.readback import SIDE_ROWS, Expected, ReadBack, read_back
 from polyvec.writing.receipts import Receipt
 
 REHEARSED_ROWS = 64  # of a dry run
+ROUNDING = ("float16", "bfloat16", "int8", "pq")  # encodings that take floats of any width
 WHOLE_ONLY = ("pq",)  # encodings that are fitted to the column, and not to any few of its rows
 
 
@@ -59,7 +62,7 @@ class Fitted:
 
     collection: Collection
     format: Format
-    variant: str
+    options: WriteOptions
     beside: list[str]
     dropped: list[str]
     parts: tuple[str, ...]  # of words, records, ids, metadata: what the file itself holds
@@ -72,21 +75,24 @@ class Fitted:
 def fit(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> Fitted:
     """The contract of every write: what the format cannot do is refused here, before anything is written."""
     format, variant = resolve_target(path, collection, writing.format)
-    refuse_unknown(format, writing)
+    refuse_encoding(format, writing.encoding)
+    own = _own_options(format, collection, writing)
+    options = WriteOptions(writing.encoding, variant, writing.chunk_rows, None, own)
     dropped: list[str] = []
     if writing.column is not None:
         collection, dropped = fit_columns(collection, format, writing.column)
-    collection, folded = format.prepare(collection, writing.own)
+    collection, folded = format.prepare(collection, own)
     collection, left = fit_columns(collection, format, None)
     dropped = folded + dropped + left
     check_lengths(collection)
-    holds = format.holding(collection)
+    refuse_dtypes(format, collection, options)
+    holds = format.holding(collection, options)
     beside = lacking(collection, holds)
     kept = [what for what in ("words", "records", "ids", "metadata") if what not in beside and _has(collection, what)]
     if not writing.sidecar or os.fspath(path) == "-":
         dropped += beside
         beside = []
-    return Fitted(collection, format, variant, beside, dropped, tuple(kept))
+    return Fitted(collection, format, options, beside, dropped, tuple(kept))
 
 
 def _has(collection: Collection, what: str) -> bool:
@@ -96,21 +102,17 @@ def _has(collection: Collection, what: str) -> bool:
 NAMES = {"words": "vocab", "records": "records", "ids": "ids"}
 
 
-def _checked(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> Writing:
-    """The writing with options of the kinds that the target declares; without those by which the source was read, and
-    which the target does not know."""
-    if not writing.own:
-        return writing
-    format, _ = resolve_target(path, collection, writing.format)
+def _own_options(format: Format, collection: Collection, writing: Writing) -> dict[str, Any]:
+    """The format's own options, of the kinds that it declares; without those by which the source was read, and which
+    the format does not know."""
     known = names(format.options)
     mine = {k: v for k, v in writing.own.items() if k in known or k not in collection.taken}
-    own = check_options(format.name, format.options, mine, reading=False, others=format.reading)
-    return replace(writing, own=own)
+    return check_options(format.name, format.options, mine, reading=False, others=format.reading)
 
 
-def refuse_unknown(format: Format, writing: Writing) -> None:
+def refuse_encoding(format: Format, asked: str | None) -> None:
     """`InputError` for an encoding that a format does not declare."""
-    asked, known = writing.encoding, format.holds.encodings
+    known = format.holds.encodings
     if asked is not None and asked not in known:
         others = [f.name for f in formats.all_formats() if f.writable and asked in f.holds.encodings]
         have = f"there {'are' if len(known) > 1 else 'is'} {' and '.join([', '.join(known[:-1]), known[-1]] if known[1:] else known)}"
@@ -118,6 +120,39 @@ def refuse_unknown(format: Format, writing: Writing) -> None:
             f"{format.name} files hold no {asked} encoding; {have}"
             + (f"; {', '.join(others)} hold {asked}" if others else "")
         )
+
+
+def refuse_dtypes(format: Format, collection: Collection, options: WriteOptions) -> None:
+    """`InputError` for an encoding that this variant of a format does not hold, and for columns of dtypes it does not."""
+    asked = options.encoding
+    if asked is not None and asked not in format.holding(collection, options).encodings:
+        suffixes = [s for s in format.suffixes if asked in _variant_holds(format, collection, options, s).encodings]
+        raise InputError(
+            f".{options.variant} files hold no {asked} encoding"
+            + (f"; name the output {' or '.join(suffixes)}" if suffixes else "")
+        )
+    for name, column in collection.columns.items():
+        encoded = name == collection.main or format.holds.encodes_all
+        holds = format.holding(collection, options if encoded else replace(options, encoding=None))
+        rounded = encoded and asked in ROUNDING and is_float(column.dtype)
+        if rounded or is_held(column.dtype, holds.dtypes):
+            continue
+        assert holds.dtypes is not None
+        if not holds.casts:
+            able = ", ".join(named(holds.dtypes).split())
+            remedy = "; convert it to float32 first" if is_held(np.dtype(np.float32), holds.dtypes) else ""
+            raise InputError(
+                f"column {name!r} is {column.dtype.name}, which {format.name} files cannot hold; they hold {able}{remedy}"
+            )
+        if not can_cast(column.dtype, holds.dtypes):
+            held = " or ".join(named(holds.dtypes).split())
+            raise LossyConversion(
+                f"{column.dtype.name} values would be cut to {held}; choose a target that holds floats"
+            )
+
+
+def _variant_holds(format: Format, collection: Collection, options: WriteOptions, suffix: str) -> Holds:
+    return format.holding(collection, replace(options, variant=format.aliases.get(suffix[1:], suffix[1:])))
 
 
 def check_lengths(collection: Collection) -> None:
@@ -142,10 +177,9 @@ def write_collection(
     """
     started = time.perf_counter()
     inputs = list(inputs)
-    writing = _checked(path, collection, writing)
     given, fitted = collection, fit(path, collection, writing)
     collection, format = fitted.collection, fitted.format
-    options = WriteOptions(writing.encoding, fitted.variant, writing.chunk_rows, None, writing.own)
+    options = fitted.options
     becomes = format.target(collection, options)
     path_of = f"{describe_encoding(given.vectors if writing.column is None else given[writing.column])} -> {becomes}"
     notes = tuple(collection.notes)
@@ -206,11 +240,10 @@ def write_collection(
 def estimate(path: str | os.PathLike[str], collection: Collection, writing: Writing) -> int:
     """About how many bytes `write_collection` will write; 0 where it would refuse to, which it says better itself."""
     try:
-        fitted = fit(path, collection, _checked(path, collection, writing))
+        fitted = fit(path, collection, writing)
     except PolyvecError:
         return 0
-    options = WriteOptions(writing.encoding, fitted.variant, writing.chunk_rows, None, writing.own)
-    becomes = fitted.format.target(fitted.collection, options)
+    becomes = fitted.format.target(fitted.collection, fitted.options)
     return estimate_bytes(fitted.collection, becomes, fitted.beside)
 
 
@@ -242,13 +275,12 @@ def rehearse(path: str | os.PathLike[str], fitted: Fitted, writing: Writing) -> 
         return ReadBack(None)
     rows = np.unique(np.linspace(0, max(0, collection.rows - 1), min(REHEARSED_ROWS, collection.rows)).astype(np.int64))
     few = collection.take(rows)
-    part = Fitted(few, fitted.format, fitted.variant, fitted.beside, fitted.dropped, fitted.parts)
-    options = WriteOptions(writing.encoding, fitted.variant, writing.chunk_rows, None, writing.own)
+    part = replace(fitted, collection=few)
     name = f"rehearsal{Path(path).suffix}" if os.fspath(path) == "-" else Path(path).name
     with tempfile.TemporaryDirectory() as folder:
         sink = open_sink(Path(folder) / name, durable=False)
         try:
-            return write_checked(sink, part, options, writing)[1]
+            return write_checked(sink, part, part.options, writing)[1]
         finally:
             sink.abort()
 

@@ -31,6 +31,7 @@ import numpy as np
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
+from polyvec.core.dtypes import BFLOAT16
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions, check_rows
 from polyvec.core.layout import Span
@@ -42,7 +43,7 @@ from polyvec.core.sources import Source
 from polyvec.formats.cvc import encoding
 from polyvec.formats.cvc.encoding import ENCODINGS, NAMES, Sections, Target
 from polyvec.formats.cvc.header import read_header
-from polyvec.formats.cvc.structure import DOCUMENT, MAGIC, VERSIONED, Chunk, Header, Json
+from polyvec.formats.cvc.structure import DOCUMENT, DTYPES, MAGIC, VERSIONED, Chunk, Header, Json
 from polyvec.formats.cvc.writer import ChunkWriter
 from polyvec.kernels.checksum import crc32
 
@@ -159,7 +160,11 @@ class Cvc(Format):
     title = "CVC, compressed vector collections"
     suffixes = (".cvc",)
     holds = Holds(
-        many_columns=True, records=True, metadata=True, encodings=("raw", "float16", "bfloat16", "int8", "lossless")
+        many_columns=True,
+        records=True,
+        metadata=True,
+        encodings=("raw", "float16", "bfloat16", "int8", "lossless"),
+        dtypes=(*map(np.dtype, DTYPES), BFLOAT16),
     )
     options = (LAYOUT, MMAP_OPTIMIZED, ALLOW_OVERFLOW)
     checksummed = True
@@ -178,7 +183,7 @@ class Cvc(Format):
 
     # -- writing
 
-    def holding(self, collection: Collection) -> Holds:
+    def holding(self, collection: Collection, options: WriteOptions) -> Holds:
         if collection.records is None or isinstance(collection.records, ChunkRecords):
             return self.holds
         few = len(list(islice(collection.records.runs(), MAX_SECTIONS + 1))) <= MAX_SECTIONS
@@ -193,7 +198,7 @@ class Cvc(Format):
         runs: list[tuple[int, int, Mapping[str, Any]]] = []
         metadata: list[Json] | None = None
         chunks = encoding.partition(collection.columns, targets, options.chunk_rows, collection.format == self.name)
-        if collection.records is not None and self.holding(collection).records:
+        if collection.records is not None and self.holding(collection, options).records:
             runs = [run for run in collection.records.runs() if run[2]]
             edges = {start for start, _, _ in collection.records.runs()}
             if isinstance(collection.records, ChunkRecords) and edges <= {chunk.start for chunk in chunks}:
@@ -280,8 +285,6 @@ def write_metadata(metadata: Mapping[str, Any]) -> Json:
 
 def choose_targets(collection: Collection, options: WriteOptions) -> list[Target]:
     """How each column will be written."""
-    if options.encoding is not None and options.encoding not in ENCODINGS:
-        raise InputError(f"CVC has no {options.encoding} encoding; there are {', '.join(ENCODINGS)}")
     columns = collection.columns
     if len({column.rows for column in columns.values()}) > 1:
         shapes = ", ".join(f"{name} ({column.rows} rows)" for name, column in columns.items())

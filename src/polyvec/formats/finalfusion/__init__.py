@@ -24,6 +24,7 @@ docs/errata/finalfusion.md lists each difference.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from polyvec.codecs.product import Product
 from polyvec.core.blocks import Codec, Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
+from polyvec.core.dtypes import SMALL_FLOATS
 from polyvec.core.errors import InputError
 from polyvec.core.format import Confidence, Finding, Format, Holds, Match, Peek, WriteOptions, check_rows
 from polyvec.core.layout import Span
@@ -41,7 +43,7 @@ from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
 from polyvec.core.vocab import Vocab
 from polyvec.formats.finalfusion.chunks import read_file
-from polyvec.formats.finalfusion.structure import MAGIC, File, Matrix
+from polyvec.formats.finalfusion.structure import CODES, MAGIC, File, Matrix
 from polyvec.formats.finalfusion.writer import (
     DIALECT,
     NORMALIZE,
@@ -74,7 +76,12 @@ class Finalfusion(Format):
     suffixes = (".fifu",)
     aliases = {"fifu": ""}  # noqa: RUF012
     holds = Holds(
-        many_columns=True, vocab=True, metadata=True, encodings=("raw", "pq"), dtypes="int8 to uint64, float32, float64"
+        many_columns=True,
+        vocab=True,
+        metadata=True,
+        encodings=("raw", "pq"),
+        dtypes=(*CODES, *SMALL_FLOATS),
+        encodes_all=True,
     )
     reading = (LOSSY,)
     options = (DIALECT, TYPE, *TRAINING, NORMS, NORMALIZE, LENGTHS, DUPLICATES)
@@ -104,6 +111,10 @@ class Finalfusion(Format):
         collection.kept = _kept(source, file, collection)
         collection.dialect = file.dialect
         return collection
+
+    def holding(self, collection: Collection, options: WriteOptions) -> Holds:
+        """With a type asked for, rows become that, whatever they are."""
+        return self.holds if TYPE.of(options.own) is None else replace(self.holds, dtypes=None)
 
     def target(self, collection: Collection, options: WriteOptions) -> str:
         if options.encoding == "pq":

@@ -135,8 +135,6 @@ def storage_codec(collection: Collection, options: WriteOptions) -> Raw | Produc
     """The codec of the matrix: the source's own, raw, or a trained product quantizer."""
     column = collection.vectors
     asked = options.encoding
-    if asked not in (None, "raw", "pq"):
-        raise InputError(f"finalfusion files hold no {asked} encoding; there are raw and pq")
     subwords = collection.columns.get("subwords")
     if asked != "raw" and isinstance(column.codec, Product):
         if subwords is None or subwords.codec == column.codec:
@@ -155,10 +153,7 @@ def storage_codec(collection: Collection, options: WriteOptions) -> Raw | Produc
     asked_type = TYPE.of(options.own)
     if asked_type is not None:
         dtype = np.dtype(TYPE_NAMES[asked_type])
-    dtype = dtype.newbyteorder("<")
-    if dtype not in c.CODES:
-        raise InputError(f"finalfusion has no element type for {dtype}; convert to float32 first")
-    return Raw(dtype)
+    return Raw(dtype.newbyteorder("<"))
 
 
 def _training(own: Any) -> dict[str, Any]:

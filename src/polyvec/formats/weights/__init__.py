@@ -45,6 +45,7 @@ from polyvec.formats.weights.legacy import (
 from polyvec.formats.weights.records import (
     CHECKSUM_ENABLED,
     DESCRIPTOR,
+    DTYPES,
     FOOTER,
     HEADER,
     MAGIC,
@@ -72,7 +73,8 @@ class Weights(Format):
         vocab=True,
         metadata=True,
         encodings=ENCODINGS,
-        dtypes="float16 bfloat16 float32 int8 int16 int32 uint8 uint16 uint32",
+        dtypes=tuple(dtype for _, dtype in DTYPES),
+        encodes_all=True,
     )
     options = (CREATED_AT,)
     reading = (ORIENTATION,)
