@@ -61,9 +61,11 @@ def test_an_error_says_in_one_line_what_was_expected_and_found(given: dict, word
 
 
 def test_an_option_of_the_other_direction_is_told_as_such() -> None:
-    with pytest.raises(InputError, match="^compression is an option of writing boxes files, which are not read by it$"):
+    with pytest.raises(
+        InputError, match=r"^compression is an option of writing boxes files, which are not read by it$"
+    ):
         checked({"compression": "zstd"}, reading=True, others=[Option("compression", str, "How.")])
-    with pytest.raises(InputError, match="^dim is an option of reading boxes files, which are not written by it$"):
+    with pytest.raises(InputError, match=r"^dim is an option of reading boxes files, which are not written by it$"):
         checked({"dim": 3}, others=[Option("dim", int, "How many.")])
 
 

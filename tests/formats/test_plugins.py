@@ -116,10 +116,13 @@ def test_of_two_packages_with_one_name_the_second_is_left_out(install) -> None:
 
 
 def test_a_package_that_cannot_look_at_a_file_closes_no_other(install, tmp_path: Path) -> None:
+    pv.write(tmp_path / "a.fbin", vectors(3, 2))
+    discovery._discovered.cache_clear()
     install("BOTH")
     found()
-    pv.write(tmp_path / "a.fbin", vectors(3, 2))
-    with pytest.warns(pv.FormatWarning, match="second is left out: it cannot look at a.fbin .ZeroDivisionError: cannot look"):
+    with pytest.warns(
+        pv.FormatWarning, match="second is left out: it cannot look at a.fbin .ZeroDivisionError: cannot look"
+    ):
         collection = pv.open(tmp_path / "a.fbin")
     with collection:
         assert collection.format == "bins"
