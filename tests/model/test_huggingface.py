@@ -83,7 +83,7 @@ def test_an_export_keeps_other_files_and_names_its_target(folder: Path, tmp_path
     (tmp_path / "out" / "README.md").write_text("mine")
     export_model(tmp_path / "m.weights", tmp_path / "out")
     with pytest.raises(InputError, match=r"out/config\.json: the output exists; use --force"):
-        export_model(tmp_path / "m.weights", tmp_path / "out")
+        export_model(tmp_path / "m.weights", tmp_path / "out", overwrite=False)
 
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -118,7 +118,7 @@ def test_what_is_exported_is_read_by_the_real_safetensors_and_tokenizers(folder:
             assert theirs.encode(text).ids == embedder.tokenizer.encode(text)
     assert (tmp_path / "out" / "vocab.txt").read_bytes() == (folder / "vocab.txt").read_bytes()
     with pytest.raises(InputError, match="exists"):
-        export_model(tmp_path / "m.weights", tmp_path / "out")
+        export_model(tmp_path / "m.weights", tmp_path / "out", overwrite=False)
 
 
 def test_what_the_real_safetensors_writes_is_imported(folder: Path, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_missing_files_and_bad_weights_are_named(folder: Path, tmp_path: Path) -
         import_model(folder, tmp_path / "m.weights")
     with pytest.raises(InputError, match="exists"):
         (tmp_path / "m.weights").touch()
-        import_model(write_tiny_folder(tmp_path / "again"), tmp_path / "m.weights")
+        import_model(write_tiny_folder(tmp_path / "again"), tmp_path / "m.weights", overwrite=False)
 
 
 def test_the_installed_wheel_has_the_documented_sizes(minilm: Path) -> None:

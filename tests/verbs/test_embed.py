@@ -84,7 +84,7 @@ def stop_after_the_first_chunk(source: Path, target: Path, model: Embedder) -> N
     old, verb.CHUNK_TEXTS = verb.CHUNK_TEXTS, 1
     try:
         with pytest.raises(KeyboardInterrupt):
-            embed_corpus(source, target, model=model, progress=stop)
+            embed_corpus(source, target, model=model, watch=stop)
     finally:
         verb.CHUNK_TEXTS = old
 
@@ -116,7 +116,7 @@ def test_a_stopped_run_goes_on_where_it_was(model: Embedder, tmp_path: Path, mon
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed_corpus(source, target, model=model, field="body", progress=stop)
+        embed_corpus(source, target, model=model, field="body", watch=stop)
     assert not target.exists()
     with (tmp_path / "o.fbin.embedding" / "vectors").open("ab") as file:
         file.write(b"half a chunk")  # what a kill between two counts leaves
@@ -139,12 +139,12 @@ def test_a_run_of_another_input_is_not_mixed_in(model: Embedder, tmp_path: Path)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed_corpus(source, target, model=model, progress=stop)
+        embed_corpus(source, target, model=model, watch=stop)
     with pytest.raises(InputError, match="--restart"):
         embed_corpus(source, target, model=model, prompt="query: ")
     assert embed_corpus(source, target, model=model, prompt="query: ", resume=False).resumed == 0
     with pytest.raises(KeyboardInterrupt):
-        embed_corpus(source, target, model=model, progress=stop)
+        embed_corpus(source, target, model=model, watch=stop)
     (tmp_path / "o.fbin.embedding" / "state.json").write_text("{broken")
     assert embed_corpus(source, target, model=model).resumed == 0
 
@@ -242,7 +242,7 @@ def test_a_second_run_on_one_target_is_refused_and_changes_nothing(model: Embedd
         assert contents(tmp_path / "out.fbin.embedding") == before
         tried.append("refused")
 
-    done = embed_corpus(corpus, target, model=model, progress=again)
+    done = embed_corpus(corpus, target, model=model, watch=again)
     assert tried and done.texts
     with pv.open(target) as found:
         assert found.rows == done.texts
@@ -260,7 +260,7 @@ def test_another_text_of_the_same_size_and_time_is_not_taken_up(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed_corpus(corpus, tmp_path / "out.fbin", model=model, progress=stop)
+        embed_corpus(corpus, tmp_path / "out.fbin", model=model, watch=stop)
     status = corpus.stat()
     corpus.write_text("world hello\n" * 5)
     os.utime(corpus, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -207,7 +207,7 @@ def test_only_a_published_site_is_ever_replaced(tmp_path: Path):
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
     publish(c, tmp_path / "site", title="old")
     with pytest.raises(pv.InputError, match="--force"):
-        publish(c, tmp_path / "site")
+        publish(c, tmp_path / "site", overwrite=False)
     publish(c, tmp_path / "site", title="new", overwrite=True)
     assert "<title>new</title>" in (tmp_path / "site" / "index.html").read_text()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "site"]

@@ -69,7 +69,7 @@ def command(
                 resume=not restart,
                 records=records if records is not None else not no_records,
                 ids=ids,
-                progress=_progress(json),
+                watch=_progress(json),
                 encoding=encoding,
                 format=to,
                 overwrite=force,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
 
@@ -122,3 +123,20 @@ def joined(given: Mapping[str, Any], options: Any) -> dict[str, Any]:
         if name in given:
             raise InputError(f"{name} is given twice, by its name and in options")
     return {**given, **(options or {})}
+
+
+def array_of(value: Any) -> NDArray[Any]:
+    """A value as an array; `InputError` where rows have different lengths."""
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"expected rows of numbers, all of one length, not {shown(value)}") from None
+
+
+def one_a_row(name: str, value: Any) -> list[Any]:
+    """Values of anything that can be walked through, as a list."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise InputError(f"{name} must be one a row, not {shown(value)}")
+    return list(value)

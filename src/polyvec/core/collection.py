@@ -8,6 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import array_of, one_a_row
 from polyvec.core.blocks import Array
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
@@ -80,13 +81,15 @@ class Collection:
         arrays = dict(vectors) if isinstance(vectors, Mapping) else {"vectors": vectors}
         columns: dict[str, Column] = {}
         for name, value in arrays.items():
-            array = np.asarray(value)
+            array = array_of(value)
             if array.ndim == 0 or array.dtype.kind not in "fiubV" or array.dtype.hasobject:
                 raise InputError(
                     f"column {name!r}: expected numbers with at least one dimension, "
                     f"found shape {array.shape} of {array.dtype}"
                 )
             columns[name] = ArrayColumn(name, array)
+        if not columns or (main is not None and main not in columns):
+            raise InputError(f"there is no column{f' {main!r}' if columns else ''}; give at least one array of rows")
         rows = columns[main or next(iter(columns))].rows
         found = as_records(records)
         if found is not None and len(found) != rows:
@@ -289,7 +292,7 @@ def as_ids(value: Any, rows: int) -> Ids | None:
 
 def _made_ids(value: Any) -> Ids:
     if not hasattr(value, "__len__"):
-        value = list(value)
+        value = one_a_row("ids", value)
     # A list of numbers and strings would become an array of strings.
     array = np.array(value, object) if isinstance(value, (list, tuple)) else np.asarray(value)
     if array.ndim != 1:

@@ -22,14 +22,19 @@ def check_progress(progress: Any) -> None:
         raise InputError(f"progress must be True or a callback(done, total), not {shown(progress)}")
 
 
+def as_progress(progress: Progress | bool | None, unit: str = "rows") -> Progress | None:
+    """The callback that was given, or a bar for True; None where nobody listens."""
+    check_progress(progress)
+    return bar(unit) if progress is True else progress or None
+
+
 @contextmanager
 def telling(progress: Progress | bool | None, total: int, unit: str = "rows") -> Iterator[Progress | None]:
     """What work inside calls with how far it is, as often as it likes; None where nobody listens.
 
     What goes back, and an end that is told too early, is kept from the caller.
     """
-    check_progress(progress)
-    listener = bar(unit=unit) if progress is True else progress or None
+    listener = as_progress(progress, unit)
     if listener is None:
         yield None
         return

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import one_a_row
 from polyvec.core.errors import Corrupt, InputError
 from polyvec.core.plain import json_default, stored
 from polyvec.core.selection import Rows, bounds, one_row, row_numbers
@@ -365,7 +366,7 @@ def as_records(value: Any) -> Records | None:
         return value
     if isinstance(value, Mapping):
         return ColumnRecords(value)
-    records = list(value)
+    records = one_a_row("records", value)
     odd = next((row for row, record in enumerate(records) if not isinstance(record, Mapping)), None)
     if odd is not None:
         raise InputError(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import one_a_row, shown
 from polyvec.core.errors import Corrupt, InputError, UnknownWord
 from polyvec.core.selection import as_slice, one_row, row_numbers
 from polyvec.core.subwords import Subwords
@@ -39,7 +40,12 @@ class Strings:
     @classmethod
     def from_words(cls, words: Iterable[str | bytes], *, label: str = "strings") -> Strings:
         """Strings of Python words."""
-        packed = tables.pack(list(words))
+        given = list(words)
+        try:
+            packed = tables.pack(given)
+        except TypeError:
+            odd = next(word for word in given if not isinstance(word, (str, bytes)))
+            raise InputError(f"words must be text, not {shown(odd)}") from None
         return cls(packed.data, packed.starts, packed.stops, label=label)
 
     @classmethod
@@ -198,7 +204,9 @@ def as_vocab(value: Any, rows: int) -> Vocab | None:
     """A vocabulary from words or a vocabulary, one a row."""
     if value is None:
         return None
-    vocab = value if isinstance(value, Vocab) else Vocab(value)
+    vocab = (
+        value if isinstance(value, Vocab) else Vocab(value if isinstance(value, Strings) else one_a_row("vocab", value))
+    )
     if len(vocab) != rows:
         raise InputError(f"the vocabulary has {len(vocab)} words for {rows} rows; give one word a row")
     return vocab

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
+from polyvec.core.arguments import check_flags, check_mapping, check_paths, check_texts, joined
 from polyvec.core.collection import Collection, concat
 from polyvec.core.errors import FormatError, InputError, PolyvecError, Replaced, speak_of
 from polyvec.core.format import Format
@@ -17,6 +18,7 @@ from polyvec.core.shards import Named, arrange, expand, permit_files
 from polyvec.core.sidecars import attach_sidecars, sidecar_places
 from polyvec.core.sources import Source, open_source
 from polyvec.formats.detection import detect, hinted
+from polyvec.formats.options import ReadingOptions
 
 SETTLING = (
     0.0,
@@ -42,21 +44,28 @@ def open(
     lenient: bool = False,
     sidecars: bool = True,
     offered: Mapping[str, Any] | None = None,
-    **own: Any,
+    options: Mapping[str, Any] | None = None,
+    **own: Unpack[ReadingOptions],
 ) -> Collection:
     """Open an embedding file of any format, or a glob of shards, as one lazy `Collection`.
 
     ``format`` forces a format or variant (``"fbin"``); ``lenient`` takes the whole rows of a file whose end is
-    missing; further options are the format's own (``dim=384`` of a headerless .i8bin). Of ``offered`` those are taken
+    missing; further options are the format's own (``dim=384`` of a headerless .i8bin), which ``options`` takes by name,
+    also those of formats from outside. Of ``offered`` those are taken
     that the format knows; ``Collection.taken`` names them. Raises `FormatError` on bad data, OSError on a missing file.
     """
-    if isinstance(where, (str, os.PathLike)) and os.fspath(where) != "-":
-        where = Place.of(where)
-    if isinstance(where, Place) and where.is_pattern():
-        return _open_shards(where, format=format, lenient=lenient, sidecars=sidecars, offered=offered, **own)
+    check_texts(format=format)
+    check_flags(lenient=lenient, sidecars=sidecars)
+    check_mapping(offered=offered)
+    given = joined(own, options)
     if isinstance(where, Source):
-        return _open(where, format, lenient, sidecars, own, offered)
-    return settled(lambda: _open(open_source(where), format, lenient, sidecars, own, offered))
+        return _open(where, format, lenient, sidecars, given, offered)
+    if not isinstance(where, (bytes, Place)):
+        check_paths(where=where)
+        where = where if os.fspath(where) == "-" else Place.of(where)
+    if isinstance(where, Place) and where.is_pattern():
+        return _open_shards(where, format=format, lenient=lenient, sidecars=sidecars, offered=offered, **given)
+    return settled(lambda: _open(open_source(where), format, lenient, sidecars, given, offered))
 
 
 def _open(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from polyvec.codecs.levels import quantize_rows
 from polyvec.core.collection import Collection
 from polyvec.core.errors import MissingExtra, PolyvecError
+from polyvec.core.format import Progress
 from polyvec.model.loading import find_installed
 from polyvec.model.stdlib_corpus import Entry, list_entries
 
@@ -57,7 +58,7 @@ def make_corpus(
     *,
     limit: int | None = None,
     seconds: float | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | bool | None = None,
     announce: Callable[[int, int, float], None] | None = None,
 ) -> Corpus:
     """Import the installed model into ``folder`` and embed this Python's summaries; without it, the bundled vectors.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import shown
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.core.progress import telling
 from polyvec.kernels.threads import Crew
 from polyvec.model.architecture import Architecture
 from polyvec.model.batching import make_batch, plan_batches
@@ -22,6 +25,26 @@ from polyvec.model.tokenizer import Tokenizer
 
 DEFAULT_TOKENS = 256
 CHUNK_TEXTS = 16_384  # texts tokenized at a time: a corpus of any length stays within bounded memory
+
+
+class EmbedderOptions(TypedDict, total=False):
+    """What an embedder is made with, besides its threads."""
+
+    max_seq_length: int
+    normalize_embeddings: bool
+    engine: str
+    vocabulary: str | os.PathLike[str] | Sequence[str] | None
+    verify: bool
+
+
+class EmbeddingOptions(TypedDict, total=False):
+    """How texts are embedded."""
+
+    batch_size: int | None
+    show_progress: bool | Progress
+    prompt: str | None
+    truncate_dim: int | None
+    output: str
 
 
 class Embedder:
@@ -106,7 +129,7 @@ class Embedder:
         ``batch_size`` bounds the texts of a batch (by default a token budget does). Empty texts are embedded as
         [CLS] [SEP]. Raises InputError for what is no text.
         """
-        rows = _as_list(texts)
+        rows = as_texts(texts)
         out: NDArray[Any] = np.empty(output_shape(len(rows), self.embedding_dim, truncate_dim, output), OUTPUTS[output])
         self.embed_into(
             rows,
@@ -119,14 +142,14 @@ class Embedder:
         )
         return out
 
-    def embed_single(self, text: str, **options: Any) -> NDArray[Any]:
+    def embed_single(self, text: str, **options: Unpack[EmbeddingOptions]) -> NDArray[Any]:
         """The vector of one text, [dim]. Takes the options of `embed`."""
         if not isinstance(text, str):
             raise InputError(f"embed_single takes one text, not {type(text).__name__}")
         vector: NDArray[Any] = self.embed([text], **options)[0]
         return vector
 
-    def embed_batch(self, texts: Sequence[str], **options: Any) -> NDArray[Any]:
+    def embed_batch(self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]) -> NDArray[Any]:
         """The same as `embed`, under the name some programs know."""
         return self.embed(texts, **options)
 
@@ -142,7 +165,7 @@ class Embedder:
         output: str = "float32",
     ) -> int:
         """Write the vectors into ``out``, row by row; returns how many texts were cut."""
-        rows = _as_list(texts)
+        rows = as_texts(texts)
         shape = output_shape(len(rows), self.embedding_dim, truncate_dim, output)
         if out.shape != shape or (output != "float32" and out.dtype != OUTPUTS[output]) or out.dtype.kind not in "fiuV":
             raise InputError(f"out must be {list(shape)} {OUTPUTS[output]}, not {list(out.shape)} {out.dtype}")
@@ -154,22 +177,22 @@ class Embedder:
             raise InputError(f"batch_size must be at least 1, not {batch_size!r}")
         if prompt is not None and not isinstance(prompt, str):
             raise InputError(f"prompt must be text, not {type(prompt).__name__}")
-        progress = _as_progress(show_progress)
         cut = done = 0
-        for start in range(0, len(rows), CHUNK_TEXTS):
-            chunk = rows[start : start + CHUNK_TEXTS]
-            cut += self._embed_chunk(
-                chunk,
-                out[start : start + len(chunk)],
-                batch_size,
-                prompt,
-                truncate_dim,
-                output,
-                progress,
-                done,
-                len(rows),
-            )
-            done += len(chunk)
+        with telling(show_progress, len(rows), "texts") as tell:
+            for start in range(0, len(rows), CHUNK_TEXTS):
+                chunk = rows[start : start + CHUNK_TEXTS]
+                cut += self._embed_chunk(
+                    chunk,
+                    out[start : start + len(chunk)],
+                    batch_size,
+                    prompt,
+                    truncate_dim,
+                    output,
+                    tell,
+                    done,
+                    len(rows),
+                )
+                done += len(chunk)
         self.truncated += cut
         return cut
 
@@ -232,7 +255,7 @@ class Embedder:
 
     def count_tokens(self, texts: Sequence[str]) -> int:
         """How many tokens `embed` would read of these texts."""
-        return self.tokenizer.encode_batch(_as_list(texts)).tokens
+        return self.tokenizer.encode_batch(as_texts(texts)).tokens
 
     def close(self) -> None:
         """Release the model."""
@@ -256,21 +279,20 @@ class Embedder:
         self.close()
 
 
+_parameters = inspect.signature(Embedder).parameters
+DEFAULTS = {name: _parameters[name].default for name in EmbedderOptions.__annotations__}
+
+
 def limit_tokens(asked: int, sizes: Architecture) -> int:
     """How many tokens of a text are read."""
     own = sizes.max_seq_length if asked == DEFAULT_TOKENS else sizes.max_position_emb
     return min(asked, own)
 
 
-def _as_list(texts: Sequence[str]) -> Sequence[str]:
+def as_texts(texts: Sequence[str]) -> Sequence[str]:
+    """The texts as a list; one text alone is none."""
     if isinstance(texts, (str, bytes)):
         raise InputError("texts must be a list of texts; for one text use embed_single")
+    if not isinstance(texts, Iterable):
+        raise InputError(f"texts must be a list of texts, not {shown(texts)}")
     return texts if isinstance(texts, (list, tuple)) else list(texts)
-
-
-def _as_progress(show: bool | Progress) -> Progress | None:
-    if show is True:
-        from polyvec.core.progress import bar
-
-        return bar("texts")
-    return show or None

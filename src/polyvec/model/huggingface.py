@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from polyvec.core.arguments import check_flags, check_paths, check_texts
 from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
 from polyvec.core.errors import Corrupt, InputError, Unsupported
 from polyvec.core.folders import FolderSink, recover
+from polyvec.core.format import Progress
+from polyvec.core.progress import check_progress
 from polyvec.core.sources import open_source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.targets import open_sink, refuse_inputs
@@ -76,13 +79,17 @@ def import_model(
     dtype: str | None = None,
     name: str | None = None,
     created_at: str | None = None,
-    overwrite: bool = False,
-    progress: Any = None,
+    overwrite: bool = True,
+    progress: Progress | bool | None = None,
 ) -> Receipt:
     """Make a `.weights` file of a Hugging Face model; ``dtype`` f32, f16, bf16 or int8 (kept as it is by default).
 
     The tensors must be those of a BERT encoder of the sizes that its configuration states.
     """
+    check_paths(where=where, target=target)
+    check_texts(name=name, created_at=created_at)
+    check_flags(overwrite=overwrite)
+    check_progress(progress)
     if dtype is not None and dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; there are {', '.join(DTYPES)}")
     checkpoint = find_checkpoint(where)
@@ -233,13 +240,15 @@ def _pooling(config: dict[str, Any]) -> str:
 
 
 def export_model(
-    source: str | os.PathLike[str], folder: str | os.PathLike[str], *, overwrite: bool = False
+    source: str | os.PathLike[str], folder: str | os.PathLike[str], *, overwrite: bool = True
 ) -> list[str]:
     """Write a model as a Hugging Face folder (safetensors, tokenizer and configurations); returns the files' names.
 
     Tensors keep their dtype; int8 ones are decoded to float32. What `import_model` makes of the folder is the same
     file again, bit for bit. The folder is there whole or not at all; other files in it stay.
     """
+    check_paths(source=source, folder=folder)
+    check_flags(overwrite=overwrite)
     target = Path(folder)
     model = load_model(source)
     try:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import shown
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError
 from polyvec.core.plain import as_text, stored
@@ -90,6 +91,8 @@ def make_mask(collection: Collection, where: Where | None) -> Mask | None:
             raise InputError(f"a mask must hold one bool a row ({collection.rows}), not {where.shape} of {where.dtype}")
         given = where
         return lambda start, stop: given[start:stop]
+    if not (isinstance(where, Mapping) or callable(where)):
+        raise InputError(f"where must be a mapping of fields to values, a predicate or a mask, not {shown(where)}")
     records = collection.records
     if records is None:
         raise InputError("a filter needs records, and the collection has none")

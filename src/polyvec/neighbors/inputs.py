@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec import formats
+from polyvec.core.arguments import array_of
 from polyvec.core.blocks import MAX_BLOCK_BYTES
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column, FileColumn
@@ -42,7 +43,7 @@ def opened(base: Base, column: str | None = None) -> Iterator[tuple[Collection, 
         with formats.open_many([os.fspath(b) for b in base]) as collection:
             yield collection, pick_column(collection, column)
     else:
-        array = np.asarray(base)
+        array = array_of(base)
         array = array[None, :] if array.ndim == 1 else array
         collection = Collection.from_arrays(array)
         yield collection, collection.vectors

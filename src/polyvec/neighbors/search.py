@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.arguments import check_texts, check_threads, check_whole
+from polyvec.core.arguments import check_texts, check_threads, check_whole, shown
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.errors import DeviceError, DeviceWarning, InputError, MissingExtra, Unsearchable
@@ -96,6 +96,8 @@ def search(
     check_whole(k=k)
     check_texts(column=column, device=device)
     check_threads(threads)
+    if index is not None and not hasattr(index, "scan"):
+        raise InputError(f"index must be an Index, not {shown(index)}")
     with (
         opened(base, column) as (collection, vectors),
         opened_queries(queries) as (_, asked),

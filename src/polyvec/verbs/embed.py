@@ -13,19 +13,23 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import check_flags, check_paths, check_texts, check_threads, check_whole, shown
 from polyvec.core.blocks import Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import FormatError, InputError
+from polyvec.core.format import Progress
 from polyvec.core.locks import job_lock
+from polyvec.core.options import near
+from polyvec.core.progress import as_progress, check_progress
 from polyvec.core.records import LineRecords
 from polyvec.core.sources import open_source
 from polyvec.core.space import demand_space
@@ -33,9 +37,9 @@ from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import ColumnKind
 from polyvec.core.targets import check_target, open_sink
 from polyvec.model.corpus import Corpus, Item, count_texts, open_corpus, read_items
-from polyvec.model.encoder import Embedder
+from polyvec.model.encoder import DEFAULTS, Embedder, EmbedderOptions, EmbeddingOptions, as_texts
 from polyvec.verbs.records import attach_given, named_file
-from polyvec.writing.options import Writing, gather
+from polyvec.writing.options import Writing, WritingOptions, gather, shows_options
 from polyvec.writing.receipts import Receipt
 from polyvec.writing.road import estimate, fit, write_collection
 
@@ -75,6 +79,7 @@ class Step:
     texts_now: int  # of this run
 
 
+@shows_options(EmbedderOptions, DEFAULTS)
 def embed(
     texts: Sequence[str],
     *,
@@ -82,17 +87,40 @@ def embed(
     prompt: str | None = None,
     truncate_dim: int | None = None,
     output: str = "float32",
-    **options: Any,
+    batch_size: int | None = None,
+    threads: int | None = None,
+    progress: Progress | bool | None = None,
+    **options: Unpack[EmbedderOptions],
 ) -> NDArray[Any]:
-    """One vector a text, [texts, dim]. ``model`` is a `.weights` file or an `Embedder`; options are the embedder's."""
+    """One vector a text, [texts, dim]. ``model`` is a `.weights` file or an `Embedder`; options are the embedder's.
+
+    ``output`` is float32, int8 or binary; ``prompt`` is put before every text; ``truncate_dim`` keeps the first values;
+    ``progress`` is True or a callback(texts done, texts).
+    """
+    texts = as_texts(texts)
+    check_threads(threads)
+    check_progress(progress)
+    for name in options:
+        if name not in DEFAULTS:
+            raise InputError(f"embed has no option {name!r}{near(name, {*DEFAULTS, 'threads', 'progress'})}")
+    told: EmbeddingOptions = {
+        "batch_size": batch_size,
+        "show_progress": progress or False,
+        "prompt": prompt,
+        "truncate_dim": truncate_dim,
+        "output": output,
+    }
     if isinstance(model, Embedder):
-        if options:
-            raise InputError(f"{', '.join(sorted(options))} belong to the embedder: give them when you make it")
-        return model.embed(texts, prompt=prompt, truncate_dim=truncate_dim, output=output)
-    with Embedder(model, **options) as embedder:
-        return embedder.embed(texts, prompt=prompt, truncate_dim=truncate_dim, output=output)
+        given = [*options, *(["threads"] if threads is not None else [])]
+        if given:
+            raise InputError(f"{', '.join(sorted(given))} belong to the embedder: give them when you make it")
+        return model.embed(texts, **told)
+    check_paths(model=model)
+    with Embedder(model, num_threads=threads, **options) as embedder:
+        return embedder.embed(texts, **told)
 
 
+@shows_options(WritingOptions)
 def embed_corpus(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -105,16 +133,23 @@ def embed_corpus(
     resume: bool = True,
     records: bool | str | os.PathLike[str] = True,
     ids: Any = None,
-    progress: Callable[[Step], None] | None = None,
-    **options: Any,
+    watch: Callable[[Step], None] | None = None,
+    **options: Unpack[WritingOptions],
 ) -> Embedded:
     """Embed every text of a file (lines, JSONL, CSV, Parquet, ``-``) into any format; records stay beside the vectors.
 
     A stopped run goes on where it was; ``resume=False`` starts over. ``records`` is also a file of other records, or False;
-    ``ids`` a field of them, or what `convert` takes. Further options are those of `convert`.
+    ``ids`` a field of them, or what `convert` takes. Further options are those of `write`; ``progress`` is told the texts
+    done and how many there are, which is a guess until the end where the file does not say; ``watch`` gets every `Step`.
     """
-    corpus = open_corpus(source, kind=kind, field=field)
+    check_paths(source=source, target=target)
+    check_texts(kind=kind, field=field, prompt=prompt)
+    check_flags(resume=resume)
+    check_whole(1, truncate_dim=truncate_dim)
+    if not isinstance(model, Embedder):
+        raise InputError(f"model must be an Embedder, not {shown(model)}")
     writing = gather(options)
+    corpus = open_corpus(source, kind=kind, field=field)
     # A file that is not there, or that is the output, is told before hours of work, too.
     beside = [named_file(os.fspath(given))[0] for given in (ids, records) if isinstance(given, (str, os.PathLike))]
     other = None if isinstance(records, bool) else records
@@ -134,12 +169,14 @@ def embed_corpus(
     place = ".stdout" if os.fspath(target) == "-" else os.fspath(target)
     work = _Work(Path(f"{place}.embedding"), width)
     started = time.perf_counter()
-    _demand_space(corpus, target, width, kept, writing, work)
+    count = count_texts(corpus)
+    tell, writing = as_progress(writing.progress, "texts"), replace(writing, progress=None)
+    _demand_space(corpus, count, target, width, kept, writing, work)
     with job_lock(place, label=f"{work.folder}" if place == ".stdout" else None):
         # Standard input leaves no trace to recognise it by, so what it gave before is not trusted to come again.
         resumed = work.begin(fingerprint, resume=resume and corpus.path != "-")
         try:
-            _run(corpus, work, model, prompt, truncate_dim, kept, progress, started)
+            _run(corpus, work, model, prompt, truncate_dim, kept, _both(watch, tell, count), started)
         except BaseException:
             if not work.texts:  # nothing is done that a repeated command could go on from
                 work.discard()
@@ -156,16 +193,31 @@ def embed_corpus(
             if records is False:
                 collection.records = None
             receipt = write_collection(target, collection, writing, inputs=inputs)
+        if tell is not None:
+            tell(work.texts, work.texts)
         result = Embedded(receipt, work.texts, work.truncated, resumed, seconds, model.engine)
         work.discard()
         return result
 
 
+def _both(watch: Callable[[Step], None] | None, tell: Progress | None, count: int) -> Callable[[Step], None] | None:
+    """What a run calls after every chunk: who watches it, and who is told texts alone."""
+    if watch is None and tell is None:
+        return None
+
+    def after(step: Step) -> None:
+        if watch is not None:
+            watch(step)
+        if tell is not None:
+            tell(step.texts, max(count, step.texts + 1))  # that these were all is known at the end
+
+    return after
+
+
 def _demand_space(
-    corpus: Corpus, target: str | os.PathLike[str], width: int, records: bool, writing: Writing, work: _Work
+    corpus: Corpus, rows: int, target: str | os.PathLike[str], width: int, records: bool, writing: Writing, work: _Work
 ) -> None:
     """Working files and the output must fit."""
-    rows = count_texts(corpus)
     kept = (corpus.size or 0) if records and corpus.kind != "parquet" else 0
     probe = Collection.from_arrays(np.broadcast_to(np.float32(0), (rows, width)))
     piped = os.fspath(target) == "-"
@@ -192,7 +244,7 @@ def _run(
     prompt: str | None,
     truncate_dim: int | None,
     records: bool,
-    progress: Callable[[Step], None] | None,
+    watch: Callable[[Step], None] | None,
     started: float,
 ) -> None:
     read = 0
@@ -210,8 +262,8 @@ def _run(
         except InputError as error:
             raise InputError(f"{corpus.path}: after text {work.texts}: {error}") from None
         work.append(vectors, [record for _, record in chunk] if records else None, cut)
-        if progress is not None:
-            progress(
+        if watch is not None:
+            watch(
                 Step(work.texts, work.truncated, read, corpus.size, time.perf_counter() - started, work.texts - first)
             )
 

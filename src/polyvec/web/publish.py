@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.codecs.levels import Codes, bad_rows, quantize_rows
+from polyvec.core.arguments import check_flags, check_mapping, check_paths, check_texts, shown
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError
 from polyvec.core.folders import FolderSink, is_leftover, recover
 from polyvec.core.format import Progress
 from polyvec.core.plain import as_text
-from polyvec.core.targets import open_sink
+from polyvec.core.progress import check_progress, telling
+from polyvec.core.targets import check_target, open_sink
 from polyvec.formats.i8bin import CODEC
 from polyvec.web.assets import asset_files, read_asset, single_html, site_html
 from polyvec.web.fields import survey
@@ -69,24 +71,29 @@ def publish(
     projection: str = "pca",
     roles: Mapping[str, str | None] | None = None,
     drop_invalid: bool = False,
-    overwrite: bool = False,
-    progress: Progress | None = None,
+    overwrite: bool = True,
+    progress: Progress | bool | None = None,
 ) -> Published:
     """Write a folder that any web server can serve: the page and the collection, searchable in the browser.
 
     Rows are brought to length one (search is by cosine) and rounded to int8. ``projection`` lays out the map (pca or
     tsne); ``roles`` names the record fields for name, image, link and text; ``drop_invalid`` leaves rows without a
     direction out instead of refusing them. An existing folder is replaced, whole and at once, when it holds a published
-    site and ``overwrite`` is set; files of yours in it stay, and nothing else is ever touched.
+    site, unless ``overwrite=False`` is given; files of yours in it stay, and nothing else is ever touched.
     """
+    _check_arguments(collection, title, projection, roles, drop_invalid, overwrite, progress)
+    check_paths(output=output)
     target = Path(output)
     recover(target)
     _refuse_folder(target, overwrite)
     collection, dropped = _searchable(collection, drop_invalid)
-    with FolderSink(target, ours=is_of_a_site, last=f"data/{SITE}") as folder:
+    with (
+        FolderSink(target, ours=is_of_a_site, last=f"data/{SITE}") as folder,
+        telling(progress, collection.rows) as tell,
+    ):
         shelf = _Below(folder, "data")
         site = write_data(
-            collection, shelf, title=_titled(collection, title), projection=projection, roles=roles, progress=progress
+            collection, shelf, title=_titled(collection, title), projection=projection, roles=roles, progress=tell
         )
         for name in asset_files():
             folder.put(name, [read_asset(name)])
@@ -103,9 +110,11 @@ def publish_single_file(
     roles: Mapping[str, str | None] | None = None,
     drop_invalid: bool = False,
     overwrite: bool = True,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Published:
     """Write one HTML file with everything in it; it opens from disk, without a server. Options as in `publish`."""
+    _check_arguments(collection, title, projection, roles, drop_invalid, overwrite, progress)
+    check_paths(path=path)
     collection, dropped = _searchable(collection, drop_invalid)
     if collection.rows * collection.dim > MOST_SINGLE:
         raise InputError(
@@ -113,12 +122,25 @@ def publish_single_file(
             "vectors); publish a folder, or a sample (polyvec sample)"
         )
     shelf = _Memory()
-    site = write_data(
-        collection, shelf, title=_titled(collection, title), projection=projection, roles=roles, progress=progress
-    )
+    check_target(path, overwrite=overwrite)
+    with telling(progress, collection.rows) as tell:
+        site = write_data(
+            collection, shelf, title=_titled(collection, title), projection=projection, roles=roles, progress=tell
+        )
     with open_sink(path, overwrite=overwrite) as sink:
         sink.write(single_html(site["title"], shelf.files).encode())
     return Published(Path(path), site["rows"], site["dim"], sink.size, site["map"]["note"], dropped)
+
+
+def _check_arguments(
+    collection: Any, title: Any, projection: Any, roles: Any, drop_invalid: Any, overwrite: Any, progress: Any
+) -> None:
+    if not isinstance(collection, Collection):
+        raise InputError(f"collection must be a Collection, as pv.open gives, not {shown(collection)}")
+    check_texts(title=title, projection=projection)
+    check_mapping(roles=roles)
+    check_flags(drop_invalid=drop_invalid, overwrite=overwrite)
+    check_progress(progress)
 
 
 def write_data(

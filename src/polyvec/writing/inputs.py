@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
-import numpy as np
-
+from polyvec.core.arguments import array_of
 from polyvec.core.collection import Collection, as_ids
 from polyvec.core.errors import InputError
 from polyvec.core.records import Records, as_records
@@ -35,7 +34,7 @@ def as_collection(
 
 def _rows(data: Any) -> Any:
     """The array, unless it is plain numbers in one dimension: as rows they would each be a vector of one value."""
-    array = np.asarray(data)
+    array = array_of(data)
     if array.ndim == 1 and array.dtype.kind == "f":
         raise InputError(
             f"expected rows of numbers, found {len(array)} numbers in one dimension; one vector: array[None] ([vector] for "

@@ -125,7 +125,7 @@ class _FormatsOwn:
         return "<the format's own>"
 
 
-def shows_options(kind: type[Any]) -> Callable[[Function], Function]:
+def shows_options(kind: type[Any], defaults: Mapping[str, Any] = DEFAULTS) -> Callable[[Function], Function]:
     """Give a function of ``**options`` a signature that names them all, for `help` and for notebooks."""
 
     def showing(function: Function) -> Function:
@@ -136,7 +136,7 @@ def shows_options(kind: type[Any]) -> Callable[[Function], Function]:
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=DEFAULTS.get(name, None if name == "options" else _FormatsOwn()),
+                default=defaults.get(name, None if name == "options" else _FormatsOwn()),
                 annotation=getattr(note, "__forward_arg__", note),
             )
             for name, note in kind.__annotations__.items()
