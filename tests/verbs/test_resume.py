@@ -15,6 +15,7 @@ from polyvec.core.locks import LOCK_SUFFIX, job_lock
 from polyvec.testing import vectors
 from polyvec.testing.atomicity import killed_at
 from polyvec.verbs import resume
+from polyvec.verbs.parts import Parts
 
 SHARDS = 5
 
@@ -40,8 +41,8 @@ def pattern(folder: Path) -> str:
 
 def count_parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
-    make = resume._Parts.make
-    monkeypatch.setattr(resume._Parts, "make", lambda self, number, *a: made.append(number) or make(self, number, *a))
+    make = Parts.make
+    monkeypatch.setattr(Parts, "make", lambda self, number, *a: made.append(number) or make(self, number, *a))
     return made
 
 
@@ -202,14 +203,14 @@ def test_an_input_or_sidecar_of_the_same_size_and_time_is_read_again(
 
 
 def test_an_input_that_changes_meanwhile_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = resume._Parts.make
+    make = Parts.make
 
     def changing(self: Any, number: int, *rest: Any) -> None:
         make(self, number, *rest)
         if number == 3:
             pv.write(folder / "s-1.fbin", vectors(21, 6, seed=9), ids=range(21))
 
-    monkeypatch.setattr(resume._Parts, "make", changing)
+    monkeypatch.setattr(Parts, "make", changing)
     with pytest.raises(pv.InputError, match="changed while"):
         pv.merge(pattern(folder), folder / "out.fbin", resume=True)
     assert not (folder / "out.fbin").exists()

@@ -8,19 +8,17 @@ does, and removes the folder. The result is the same as that of a run that nobod
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from polyvec import __version__, formats
 from polyvec.core.collection import Collection, concat
 from polyvec.core.columns import Column
-from polyvec.core.errors import FormatError, InputError, LossyConversion
+from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.format import Format, Progress
 from polyvec.core.journal import exists
 from polyvec.core.locks import job_lock
@@ -28,10 +26,9 @@ from polyvec.core.places import Place
 from polyvec.core.progress import onward, telling
 from polyvec.core.shards import permit_files
 from polyvec.core.sidecars import sidecar_places
-from polyvec.core.sources import open_source
 from polyvec.core.space import demand_space
-from polyvec.core.strict_json import parse_json
-from polyvec.core.targets import open_sink, refuse_inputs
+from polyvec.core.targets import refuse_inputs
+from polyvec.verbs.parts import Parts, Piece, bytes_there
 from polyvec.writing.options import Writing
 from polyvec.writing.receipts import Receipt
 from polyvec.writing.road import estimate, resolve_target, write_collection
@@ -39,17 +36,6 @@ from polyvec.writing.road import estimate, resolve_target, write_collection
 PIECE_BYTES = 1 << 30  # decoded: what a kill may cost
 PACKED = ("bins", "npy", "vecs")  # formats whose parts are joined by copying bytes
 PLAIN = (None, "raw", "float16", "bfloat16")  # encodings that look at one value at a time
-JOURNAL = "journal.json"
-LOCK = "lock"  # of earlier versions
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Rows ``start`` to ``stop`` of one input."""
-
-    path: str
-    start: int
-    stop: int
 
 
 def run_resumable(
@@ -63,14 +49,7 @@ def run_resumable(
 ) -> Receipt:
     """Convert or merge ``paths`` into ``target``, going on where an earlier run of the same job stopped."""
     started = time.perf_counter()
-    if os.fspath(target) == "-" or "-" in paths:
-        raise InputError("standard input and output cannot be resumed; name files")
-    goal = Path(os.path.realpath(target))
-    refuse_inputs(goal, paths)
-    if not writing.overwrite and exists(goal):
-        raise InputError(f"{os.fspath(target)}: the output exists; use --force (overwrite=True) to replace it")
-    if not goal.parent.is_dir():
-        raise InputError(f"{os.fspath(target)}: the folder {goal.parent} does not exist; create it first")
+    goal = _check_target(paths, target, writing)
     opening = {"format": source_format, "lenient": lenient, "offered": writing.own}
     with job_lock(goal, label=os.fspath(target)), formats.open_many(list(paths), **opening) as whole:
         chosen = whole if writing.column is None else _select(whole, writing.column)
@@ -82,44 +61,71 @@ def run_resumable(
         pieces = _cut(paths, opening, writing.column)
         stage = _stage(chosen, format, variant, writing)
         needed = estimate(goal, chosen, writing) + estimate(goal, chosen, replace(stage, sidecar=writing.sidecar))
-        demand_space(target, needed - _there(goal), refuse=writing.check_space)
+        demand_space(target, needed - bytes_there(goal), refuse=writing.check_space)
         with (
             telling(writing.progress, whole.rows) as progress,
-            _Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts,
+            Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts,
         ):
-            done = 0
-            for number, piece in enumerate(pieces):
-                rows = piece.stop - piece.start
-                if not parts.ready(number):
-                    parts.make(number, piece, stage, opening, onward(progress, done, whole.rows))
-                done += rows
-                if progress:
-                    progress(done, whole.rows)
+            _make_missing(parts, pieces, stage, opening, progress, whole.rows)
             if _stamps(paths) != parts.job["inputs"]:
                 parts.forget()
                 raise InputError("an input changed while it was read; run this again when its writer is done")
             with _join(parts.paths(len(pieces)), chosen) as joined:
                 joined.taken = whole.taken
-                final = replace(
-                    writing,
-                    column=None,
-                    progress=None,
-                    format=writing.format,
-                    encoding=writing.encoding if stage.format == "safetensors" else None,
-                )
                 try:
-                    receipt = write_collection(target, joined, final, inputs=paths, against=chosen)
+                    receipt = write_collection(target, joined, _final(writing, stage), inputs=paths, against=chosen)
                 except (InputError, LossyConversion):
                     parts.forget()  # the same command would fail again: these parts help nobody
                     raise
             kept = parts.kept
             parts.forget()
-    codec = receipt.codec.partition(" -> ")
-    before = f"raw {chosen.vectors.dtype.name}" if chosen.vectors.encoding == "raw" else chosen.vectors.encoding
-    said = [*notes, *(f"{kept} of {len(pieces)} parts were there already" for _ in range(min(1, kept)))]
-    return replace(
-        receipt, codec=f"{before} -> {codec[2]}", seconds=time.perf_counter() - started, notes=(*receipt.notes, *said)
-    )
+    said = [*receipt.notes, *notes]
+    if kept:
+        said.append(f"{kept} of {len(pieces)} parts were there already")
+    codec = f"{_encoding_of(chosen)} -> {receipt.codec.partition(' -> ')[2]}"
+    return replace(receipt, codec=codec, seconds=time.perf_counter() - started, notes=tuple(said))
+
+
+def _check_target(paths: Sequence[str], target: str | os.PathLike[str], writing: Writing) -> Path:
+    """The file that is written in the end, if it can be."""
+    if os.fspath(target) == "-" or "-" in paths:
+        raise InputError("standard input and output cannot be resumed; name files")
+    goal = Path(os.path.realpath(target))
+    refuse_inputs(goal, paths)
+    if not writing.overwrite and exists(goal):
+        raise InputError(f"{os.fspath(target)}: the output exists; use --force (overwrite=True) to replace it")
+    if not goal.parent.is_dir():
+        raise InputError(f"{os.fspath(target)}: the folder {goal.parent} does not exist; create it first")
+    return goal
+
+
+def _make_missing(
+    parts: Parts,
+    pieces: Sequence[Piece],
+    stage: Writing,
+    opening: dict[str, Any],
+    progress: Progress | None,
+    total: int,
+) -> None:
+    """Make the parts that no earlier run has made."""
+    done = 0
+    for number, piece in enumerate(pieces):
+        if not parts.ready(number):
+            parts.make(number, piece, stage, opening, onward(progress, done, total))
+        done += piece.stop - piece.start
+        if progress:
+            progress(done, total)
+
+
+def _final(writing: Writing, stage: Writing) -> Writing:
+    """How the parts are joined: what was done to each of them is not done again."""
+    encoding = writing.encoding if stage.format == "safetensors" else None
+    return replace(writing, column=None, progress=None, encoding=encoding)
+
+
+def _encoding_of(collection: Collection) -> str:
+    vectors = collection.vectors
+    return f"raw {vectors.dtype.name}" if vectors.encoding == "raw" else vectors.encoding
 
 
 def _select(whole: Collection, column: str) -> Collection:
@@ -234,107 +240,3 @@ def _join(paths: Sequence[Path], like: Collection) -> Iterator[Collection]:
     finally:
         for collection in opened:
             collection.close()
-
-
-def _parts_folder(target: Path) -> Path:
-    return target.with_name(f"{target.name}.parts")
-
-
-def _there(target: Path) -> int:
-    """The bytes of parts that an earlier run left."""
-    folder = _parts_folder(target)
-    return sum(path.stat().st_size for path in folder.glob("part-*")) if folder.is_dir() else 0
-
-
-class _Parts:
-    """The folder of parts and its journal."""
-
-    def __init__(self, target: Path, job: dict[str, Any]) -> None:
-        self.folder = _parts_folder(target)
-        self.job = job
-        self.kept = 0
-        self._done: dict[str, dict[str, str]] = {}  # part -> its files -> SHA-256
-
-    def __enter__(self) -> _Parts:
-        self.folder.mkdir(exist_ok=True)
-        self._done = self._read()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self._done:
-            self.sweep()
-
-    def _read(self) -> dict[str, dict[str, str]]:
-        """What the journal says is done; nothing where there is none, or it is another job's or damaged."""
-        path = self.folder / JOURNAL
-        try:
-            journal = parse_json(path.read_bytes(), path=str(path))
-        except (FileNotFoundError, FormatError):
-            return {}
-        same = isinstance(journal, dict) and journal.get("job") == json.loads(json.dumps(self.job))
-        done = journal.get("parts") if same else None
-        return done if isinstance(done, dict) else {}
-
-    def ready(self, number: int) -> bool:
-        """Whether a part is there, whole: every file of it has the hash that the journal remembers."""
-        files = self._done.get(str(number))
-        if not isinstance(files, dict) or not files:
-            return False
-        for name, digest in files.items():
-            path = self.folder / name
-            if Path(name).name != name or not path.is_file() or _sha256(path) != digest:
-                del self._done[str(number)]
-                return False
-        self.kept += 1
-        return True
-
-    def make(
-        self, number: int, piece: Piece, stage: Writing, options: dict[str, Any], progress: Progress | None
-    ) -> None:
-        """Write a part, then say so in the journal."""
-        path = self._path(number, stage)
-        with formats.open(piece.path, **options) as one:
-            whole = one if stage.column is None else one.select(stage.column)
-            all_rows = (piece.start, piece.stop) == (0, whole.rows) and not whole.vectors.derived
-            part = whole if all_rows else whole.slice(piece.start, piece.stop)
-            receipt = write_collection(path, part, replace(stage, column=None, progress=progress), inputs=[piece.path])
-        assert receipt.sha256 is not None
-        files = {
-            path.name: receipt.sha256,
-            **{beside.name: _sha256(beside.path) for beside in sidecar_places(Place.of(path))},
-        }
-        self._done[str(number)] = files
-        with open_sink(self.folder / JOURNAL, working=True) as sink:
-            sink.write(json.dumps({"job": self.job, "parts": self._done}, indent=1).encode("utf-8"))
-
-    def _path(self, number: int, stage: Writing) -> Path:
-        found, variant = formats.find_format(stage.format or "safetensors")
-        suffix = f".{variant}" if f".{variant}" in found.suffixes else found.suffixes[0]
-        return self.folder / f"part-{number:05d}{suffix}"
-
-    def paths(self, count: int) -> list[Path]:
-        """The main file of each part, in order."""
-        return [self.folder / next(iter(self._done[str(number)])) for number in range(count)]
-
-    def forget(self) -> None:
-        """All is done: the parts may go."""
-        self._done = {}
-
-    def sweep(self) -> None:
-        """Remove the folder and what runs of ours put there."""
-        for path in list(self.folder.iterdir()):
-            ours = path.name in (JOURNAL, LOCK) or path.name.startswith(("part-", ".part-", f".{JOURNAL}."))
-            if ours and path.is_file():
-                path.unlink()
-        with contextlib.suppress(OSError):  # somebody keeps other files there
-            self.folder.rmdir()
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open_source(path) as source:
-        at = 0
-        while piece := source.read_at(at, 1 << 20):
-            digest.update(piece)
-            at += len(piece)
-    return digest.hexdigest()
