@@ -137,7 +137,7 @@ STATS = {
     "cli/demo": "its own outputs, of which it tells the sizes",
     "cli/streams.py": "whether standard streams are open",
     "verbs/embed.py": "the state it keeps beside its output",
-    "verbs/resume.py": "the parts it keeps beside its output",
+    "verbs/parts.py": "the parts it keeps beside its output",
 }
 
 
