@@ -352,8 +352,8 @@ class FileColumn(Column):
         return out
 
     def _read_runs(self, runs: Sequence[tuple[int, int]]) -> Iterator[Array]:
-        """Where there is no descriptor an answer may come from afar: many are asked for at once."""
-        if self.source.fd is not None or len(runs) < 2:
+        """Of a source that is distant many are asked for at once."""
+        if not self.source.distant or len(runs) < 2:
             return super()._read_runs(runs)
         return read_runs(self.source, runs, self.row_shape, find=self._find_extents, read=self._read)
 

@@ -217,9 +217,11 @@ def locate(path: Path) -> Path | None:
     return path if path.exists() else None
 
 
-def absent(text: str) -> bool:
+def absent(text: str, folder: str | None = None) -> bool:
     """Whether a path names nothing and no commit is under way beside it: asked a dozen times at every open."""
-    return read_journal(os.path.dirname(text) or ".") is None and _mode(text) is None  # noqa: PTH120
+    if folder is None:
+        folder = os.path.dirname(text) or "."  # noqa: PTH120
+    return read_journal(folder) is None and _mode(text) is None
 
 
 def _mode(text: str) -> int | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SETTLING = (0.0, 0.002, 0.005, 0.01)  # seconds between attempts at a folder that is being written to
 
+_UNTIDY = re.compile(r"//|^$|^\./|/\.(/|$)|./$")  # what Path would write in another way
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
 
@@ -100,7 +101,7 @@ class Place:
         text = os.fspath(where)
         match = _URL.match(text) if "://" in text else None
         if match is None:
-            return cls(os.fspath(Path(text)))
+            return cls(os.fspath(Path(text)) if _UNTIDY.search(text) else text)
         scheme = match["scheme"].lower()
         return cls(_local_path(text, match["rest"])) if scheme == "file" else cls(text, scheme)
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import FormatError, Replaced, Truncated
-from polyvec.core.journal import locate, open_named
+from polyvec.core.journal import absent, locate, open_named
 from polyvec.core.places import Identity, Place, suffix_of
 from polyvec.kernels.filecasts import Cast, read_cast
 from polyvec.kernels.fileio import read_all, write_all
@@ -46,6 +46,7 @@ class Source(ABC):
     """
 
     near_bytes: int = NEAR_BYTES  # a gap of so few bytes is read over: that costs less than asking anew
+    distant: bool = True  # whether an answer is long in coming: then many ranges are asked for at once
 
     def __init__(self, name: str, size: int, *, place: Place | None = None) -> None:
         self.name = name
@@ -199,6 +200,8 @@ class Source(ABC):
 class MemorySource(Source):
     """Bytes in memory, and the other files of their export where there are any."""
 
+    distant = False
+
     def __init__(
         self, data: bytes | memoryview, name: str = "<bytes>", beside: Mapping[str, bytes] | None = None
     ) -> None:
@@ -238,6 +241,8 @@ class LocalSource(Source):
     the bytes lie.
     """
 
+    distant = False
+
     def __init__(self, file: BinaryIO, name: str, *, place: Place | None = None, at: Path | None = None) -> None:
         opened = os.fstat(file.fileno())  # of what was opened: the name may be another file's by now
         super().__init__(name, opened.st_size, place=place)
@@ -246,6 +251,7 @@ class LocalSource(Source):
         self._map: mmap.mmap | None = None
         self._lock = threading.Lock()
         self._linked: bool | None = None  # whether the path is a link, once somebody asks
+        self._folder = self._before = ""
         if not stat.S_ISREG(opened.st_mode):
             self._spool()
 
@@ -253,9 +259,13 @@ class LocalSource(Source):
     def at(cls, place: Place) -> LocalSource:
         """The file that a local place names."""
         path = place.path
-        if path.is_dir():
+        try:
+            mode = path.stat().st_mode
+        except (OSError, ValueError):
+            mode = 0  # opening it says what is wrong
+        if stat.S_ISDIR(mode):
             raise FormatError("this is a directory, not a file", path=str(path), remedy="name a file in it, or a glob")
-        if path.is_char_device() or path.is_block_device():
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise FormatError("this is a device, not a file", path=str(path), remedy="name a file, or a pipe")
         file, found = open_named(path)
         return cls(file, path.name, place=place, at=found)
@@ -347,10 +357,14 @@ class LocalSource(Source):
         if self.place is None:
             return None
         if self._linked is None:
-            self._linked = self.place.path.is_symlink()
-        other = self.place.sibling(name)
-        if not self._linked and other.absent():
+            self._linked = os.path.islink(self.place.text)  # noqa: PTH114 (asked at every open)
+            self._folder = os.path.dirname(self.place.text) or "."  # noqa: PTH120
+            self._before = self.place.folder
+        if not self._linked and absent(
+            self._before + name, self._folder
+        ):  # nearly always, and a dozen times at every open
             return None
+        other = self.place.sibling(name)
         if not other.is_file():
             if not self._linked or not name.startswith(self.name):
                 return None
@@ -369,7 +383,7 @@ class LocalSource(Source):
     def replaced(self) -> bool:
         if self.place is None or self._at is None or self._file is None:
             return False
-        found = locate(self.place.path)
+        found = locate(self._at if os.fspath(self._at) == self.place.text else self.place.path)
         try:
             return found is None or os.fstat(self._file.fileno()).st_ino != found.stat().st_ino
         except FileNotFoundError:
