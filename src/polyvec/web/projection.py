@@ -49,8 +49,8 @@ def project(column: Column, rows: NDArray[np.int64] | None = None, *, method: st
         at += len(batch)
         if tell:
             tell(at, count)
-    if explained is None:
-        return Plane(to_points(flat), "all rows have one direction: there is nothing to spread out")
+    if explained is None:  # what is left of the mean is rounding, which to_points would spread over the whole plane
+        return Plane(to_points(np.zeros_like(flat)), "all rows have one direction: there is nothing to spread out")
     return Plane(to_points(flat), f"PCA: the two axes hold {explained:.0%} of the variance")
 
 
