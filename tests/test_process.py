@@ -20,6 +20,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ import numpy as np
 
 import polyvec as pv
 from polyvec import cvc, fbin, finalfusion, kernels
+from polyvec.cli import run
 from polyvec.kernels.paths import native
 from polyvec.kernels.threads import default_threads
 from polyvec.reports.quality import measure_quality
@@ -99,6 +102,10 @@ def calls(folder: Path) -> dict[str, Callable[[], object]]:
         with pv.open(folder / "a.npy") as collection:
             publish(collection, folder / "site")
 
+    def commanded() -> None:
+        with redirect_stdout(StringIO()):
+            assert run(["info", str(folder / "a.cvc")]) == 0
+
     words = [f"w{number}" for number in range(len(ROWS))]
     return {
         "write": lambda: pv.write(folder / "a.npy", ROWS, records=[{"n": number} for number in range(len(ROWS))]),
@@ -117,6 +124,7 @@ def calls(folder: Path) -> dict[str, Callable[[], object]]:
         "index": lambda: pv.Index.build(folder / "a.npy").search(ROWS[:2], k=2, metric="l2"),
         "quality": lambda: measure_quality(folder / "a.npy", folder / "a.cvc"),
         "publish": published,
+        "command line": commanded,
         "pack": lambda: cvc.pack_cvc(ROWS, folder / "c.cvc", chunk_size=100),
         "load": lambda: cvc.load_cvc(folder / "c.cvc", backend="python"),
         "load by chunks": lambda: list(cvc.load_cvc_chunked(folder / "c.cvc")),

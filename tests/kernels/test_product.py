@@ -7,6 +7,7 @@ import pytest
 
 from polyvec.kernels import available_paths, use_path
 from polyvec.kernels.product import ProductScan, decode_product, make_tables, rotate_rows, sum_tables
+from polyvec.kernels.threads import limit_threads
 
 RNG = np.random.default_rng(5)
 BOOKS = RNG.standard_normal((3, 5, 2)).astype(np.float32)
@@ -34,6 +35,15 @@ def test_the_first_code_without_a_centroid_is_named_with_its_place() -> None:
     with pytest.raises(IndexError, match="code 5 at row 7, part 2 has no centroid among 5") as caught:
         decode_product(codes, BOOKS)
     assert caught.value.args[1] == 7 * 3 + 2
+
+
+def test_of_many_codes_without_a_centroid_the_first_is_named_whatever_the_threads() -> None:
+    codes = np.zeros((40_000, 3), np.uint8)
+    codes[30_000:, 1] = codes[25_001, 2] = 5
+    for threads in (1, 2, 7):
+        with limit_threads(threads), pytest.raises(IndexError) as caught:
+            decode_product(codes, BOOKS)
+        assert caught.value.args[1] == 25_001 * 3 + 2
 
 
 def test_a_row_is_turned_alone_as_among_many() -> None:

@@ -74,17 +74,23 @@ def _end_cleanly() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code."""
+    from polyvec.cli.terminal import warnings_in_lines
+
+    with warnings_in_lines():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     import typer
 
     from polyvec.cli.advice import about_usage, fitted
     from polyvec.cli.spellings import renew
     from polyvec.cli.streams import drop_output
-    from polyvec.cli.terminal import build, fail, show_warnings, warn
+    from polyvec.cli.terminal import build, fail, warn
     from polyvec.core.errors import InputError, LossyConversion, MissingExtra, PolyvecError
 
     # typer brings its own click or uses the installed one: its usage errors are told by what BadParameter is.
     usage_error: type[Any] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-    show_warnings()
     if "polyvec.core.commits" in sys.modules:  # not the first command of this process
         sys.modules["polyvec.core.commits"].forget_outputs()
     arguments = arguments or ["--help"]

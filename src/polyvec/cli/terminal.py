@@ -9,7 +9,8 @@ import pkgutil
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
@@ -86,17 +87,20 @@ def fail(message: str, code: int) -> int:
     return code
 
 
-def show_warnings() -> None:
-    """Python warnings as one line each on standard error."""
+@contextmanager
+def warnings_in_lines() -> Iterator[None]:
+    """What Python warns of about files as one line each on standard error, and nothing else; as before afterwards."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         warn(str(message))
 
-    warnings.showwarning = show
-    warnings.simplefilter("ignore")
     from polyvec.core.errors import FormatWarning
 
-    warnings.simplefilter("always", FormatWarning)
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", FormatWarning)
+        yield
 
 
 def warn(message: str) -> None:

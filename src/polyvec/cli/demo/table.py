@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +79,10 @@ class _Trial:
         # A quantizer of 4 bits is learnt in a moment; the usual 8 bits take longer than all the rest.
         own: dict[str, Any] = {"bits": 4, "iterations": 2} if encoding == "pq" else {}
         try:
-            if own:
-                _calm_faiss()
-            receipt = write(path, self.collection, format=name, encoding=encoding, durable=False, sidecar=False, **own)
+            with _calm_faiss() if own else nullcontext():
+                receipt = write(
+                    path, self.collection, format=name, encoding=encoding, durable=False, sidecar=False, **own
+                )
             with formats.open(path, format=name) as written:
                 recall = self._recall(written.vectors.to_numpy())
         finally:
@@ -115,10 +118,17 @@ class _Trial:
         return np.take_along_axis(found, others, axis=1)
 
 
-def _calm_faiss() -> None:
+@contextmanager
+def _calm_faiss() -> Iterator[None]:
     """One thread: hundreds of tiny steps cost more in waiting for each other than they win."""
     try:
         import faiss
     except ImportError:
+        yield
         return
+    before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
