@@ -72,6 +72,19 @@ def _end_cleanly() -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
+def _misused(error: Any, arguments: list[str]) -> int:
+    """Tell of a command line that no command takes; a command without arguments shows its help."""
+    from polyvec.cli.advice import about_usage
+    from polyvec.cli.terminal import fail
+
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message())
+        return 0
+    context = getattr(error, "ctx", None)
+    hint = f" (see {context.command_path} --help)" if context is not None else ""
+    return fail(f"{about_usage(error.format_message(), arguments)}{hint}", 2)
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code."""
     from polyvec.cli.terminal import warnings_in_lines
@@ -83,7 +96,7 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     import typer
 
-    from polyvec.cli.advice import about_usage, fitted
+    from polyvec.cli.advice import fitted
     from polyvec.cli.spellings import renew
     from polyvec.cli.streams import drop_output
     from polyvec.cli.terminal import build, fail, warn
@@ -104,12 +117,7 @@ def _run(arguments: list[str]) -> int:
     except typer.Exit as end:
         return fail(_interrupted(), 130) if end.exit_code == 130 else end.exit_code
     except usage_error as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message())
-            return 0
-        context = getattr(error, "ctx", None)
-        hint = f" (see {context.command_path} --help)" if context is not None else ""
-        return fail(f"{about_usage(error.format_message(), arguments)}{hint}", 2)
+        return _misused(error, arguments)
     except (typer.Abort, KeyboardInterrupt):
         return fail(_interrupted(), 130)
     except SystemExit as error:

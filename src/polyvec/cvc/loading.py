@@ -103,7 +103,7 @@ def load_cvc_chunked(
                 yield chunk.index, {name: file.load(name, wanted) for name in names}
 
 
-def load_cvc_range(
+def load_cvc_range(  # noqa: PLR0913  # the document's own arguments, and ours
     path: Path,
     chunk_indices: Sequence[int] | None = None,
     device: str = "cpu",

@@ -95,7 +95,7 @@ def near_rows(rows: Rows, queries: Floats, norms: Floats, metric: Metric, k: int
         yield found
 
 
-def shadow(
+def shadow(  # noqa: PLR0913  # as the native kernel takes them
     rows: Rows,
     center: NDArray[np.float32] | None,
     codes: NDArray[np.int8] | None,

@@ -68,7 +68,7 @@ class Quality:
         return {**asdict(self), "held_out": self.held_out}
 
 
-def measure_quality(
+def measure_quality(  # noqa: PLR0913  # options of a public function, by keyword
     original: Base,
     compressed: Base | None = None,
     *,

@@ -212,28 +212,7 @@ def settle_distances(
         if metric is not None or told is None or any(stated_metric(source) is not None for source in sources):
             raise
         tried = [Metric.L2, Metric.IP, Metric.COSINE]
-    found: list[tuple[Metric, Convention | None]] = []
-    notes = []
-    for wider in (1, WIDER):
-        for one in () if found else tried:
-            scored = score_listed(base, asked, listed, one)
-            ordered = not out_of_order(scored, one, wider).any()
-            if told is None and ordered:
-                found.append((one, None))
-            elif told is not None and ordered:
-                scores, slack = scored.plain()
-                found += [(one, convention) for convention in fitting(told, scores, wider * slack, one)]
-            if found and wider > 1:
-                notes = ["the truth was made of slightly other rows than this base, a compressed copy perhaps"]
-    if not found:
-        what = "the truth lists neighbours" if told is None else "the truth holds distances"
-        raise InputError(
-            f"{what} that are not those of base and queries under {' or '.join(m.word for m in tried)}; name "
-            "the metric it was made with (--metric, metric=), or the right base"
-        )
-    if len({one for one, _ in found}) > 1:
-        names = ", ".join(sorted({one.word for one, _ in found}))
-        raise InputError(f"the truth's distances fit {names} alike; name the metric with --metric (metric=)")
+    found, notes = _fit(base, asked, listed, told, tried)
     chosen = found[0][0]
     goal = TABLE[container][chosen]
     before = next((convention for _, convention in found if convention is goal), found[0][1])
@@ -257,6 +236,44 @@ def settle_distances(
     else:
         columns["distances"] = near
     return chosen, kind, notes
+
+
+def _fit(
+    base: Column, asked: Array, listed: Array, told: Array | None, tried: Sequence[Metric]
+) -> tuple[list[tuple[Metric, Convention | None]], list[str]]:
+    """What the listed neighbours and their distances, where there are some, can be: each of one metric."""
+    found: list[tuple[Metric, Convention | None]] = []
+    notes: list[str] = []
+    for wider in (1, WIDER):
+        if found:
+            break
+        for one in tried:
+            found += _readings(base, asked, listed, told, one, wider)
+        if found and wider > 1:
+            notes.append("the truth was made of slightly other rows than this base, a compressed copy perhaps")
+    if not found:
+        what = "the truth lists neighbours" if told is None else "the truth holds distances"
+        raise InputError(
+            f"{what} that are not those of base and queries under {' or '.join(m.word for m in tried)}; name "
+            "the metric it was made with (--metric, metric=), or the right base"
+        )
+    if len({one for one, _ in found}) > 1:
+        names = ", ".join(sorted({one.word for one, _ in found}))
+        raise InputError(f"the truth's distances fit {names} alike; name the metric with --metric (metric=)")
+    return found, notes
+
+
+def _readings(
+    base: Column, asked: Array, listed: Array, told: Array | None, metric: Metric, wider: int
+) -> list[tuple[Metric, Convention | None]]:
+    """The conventions of a metric that fit, within so many times the usual slack; none where the order is another."""
+    scored = score_listed(base, asked, listed, metric)
+    if out_of_order(scored, metric, wider).any():
+        return []
+    if told is None:
+        return [(metric, None)]
+    scores, slack = scored.plain()
+    return [(metric, convention) for convention in fitting(told, scores, wider * slack, metric)]
 
 
 def _label_of(metric: str | None) -> str | None:
