@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection as Words
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from polyvec.kernels.threads import Crew, default_threads
 from polyvec.neighbors.held import HeldRows
 from polyvec.words.codes import CodeSearch
 from polyvec.words.storage import Storage
+from polyvec.writing.options import WritingOptions, shows_options
 from polyvec.writing.receipts import Receipt
 from polyvec.writing.write import write as write_collection
 
@@ -345,7 +346,8 @@ class Embeddings:
 
     # -- writing
 
-    def write(self, path: str | os.PathLike[str], **options: Any) -> Receipt:
+    @shows_options(WritingOptions)
+    def write(self, path: str | os.PathLike[str], **options: Unpack[WritingOptions]) -> Receipt:
         """Write the model; the suffix (or ``format=``) names the format. The options are those of `polyvec.write`."""
         self._collection.metadata = dict(self.metadata)
         return write_collection(path, self._collection, **options)

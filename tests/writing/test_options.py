@@ -71,6 +71,13 @@ def test_a_signature_names_every_option_with_its_default(function: Callable[...,
     assert "overwrite: 'bool' = True" in str(inspect.signature(function))
 
 
+@pytest.mark.parametrize("function", [pv.open, pv.describe, pv.verify])
+def test_a_signature_names_what_files_are_read_by(function: Callable[..., Any]) -> None:
+    shown = inspect.signature(function).parameters
+    assert {*get_type_hints(ReadingOptions), "options"} <= set(shown)
+    assert not any(p.kind is p.VAR_KEYWORD for p in shown.values())
+
+
 @pytest.mark.parametrize("meant", ["encoding", "overwrite", "compression", "chunk_rows", "duplicates"])
 def test_a_slip_of_the_pen_is_told_with_the_name_that_is_meant(tmp_path: Path, meant: str) -> None:
     with pytest.raises(pv.InputError, match=rf"no format has an option '{meant[:-1]}'; did you mean .*{meant}"):

@@ -16,6 +16,7 @@ from polyvec.core.places import Place
 from polyvec.core.remarks import remark
 from polyvec.core.shards import Named, arrange, expand, permit_files
 from polyvec.core.sidecars import attach_sidecars, sidecar_places
+from polyvec.core.signatures import shows_options
 from polyvec.core.sources import Source, open_source
 from polyvec.formats.detection import detect, hinted
 from polyvec.formats.options import ReadingOptions
@@ -37,6 +38,7 @@ SETTLING = (
 Result = TypeVar("Result")
 
 
+@shows_options(ReadingOptions)
 def open(
     where: str | os.PathLike[str] | Place | bytes | Source,
     *,

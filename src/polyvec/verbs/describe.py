@@ -15,6 +15,7 @@ from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.layout import Span
 from polyvec.core.remarks import unremarked
+from polyvec.core.signatures import shows_options
 from polyvec.core.sources import Source, open_source
 from polyvec.core.vocab import Strings
 from polyvec.formats.options import ReadingOptions
@@ -70,6 +71,7 @@ class Description:
         return asdict(self)
 
 
+@shows_options(ReadingOptions)
 def describe(
     path: str | os.PathLike[str] | Source,
     *,

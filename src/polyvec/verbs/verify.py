@@ -23,6 +23,7 @@ from polyvec.core.hashing import DIGEST, HASH_STEP
 from polyvec.core.progress import check_progress, telling
 from polyvec.core.remarks import unremarked
 from polyvec.core.sidecars import attach_sidecars
+from polyvec.core.signatures import shows_options
 from polyvec.core.sources import Source, open_source
 from polyvec.core.ties import check_digests
 from polyvec.formats.options import ReadingOptions
@@ -56,6 +57,7 @@ class Report:
         return {"ok": self.ok, **asdict(self)}
 
 
+@shows_options(ReadingOptions)
 def verify(
     path: str | os.PathLike[str] | Source,
     *,

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 from polyvec import formats
+from polyvec.core import signatures
 from polyvec.core.arguments import check_flags, check_texts, joined, shown, whole
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
 from polyvec.core.options import names, near
 from polyvec.core.progress import check_progress
+from polyvec.core.signatures import Function
 from polyvec.core.targets import Together
 from polyvec.formats.options import OtherOptions, OwnOptions, PartsOption, ReadingOptions, SeedOption
 
 ENCODINGS = ("raw", "float16", "bfloat16", "int8", "pq", "lossless")
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class RoadOptions(TypedDict, total=False):
@@ -118,31 +117,6 @@ def _refuse_unknown(own: Mapping[str, Any]) -> None:
             raise InputError(f"no format has an option {name!r}{near(name, {*known, *COMMON})}")
 
 
-class _FormatsOwn:
-    """Stands for the default of an option that each format has its own for."""
-
-    def __repr__(self) -> str:
-        return "<the format's own>"
-
-
 def shows_options(kind: type[Any], defaults: Mapping[str, Any] = DEFAULTS) -> Callable[[Function], Function]:
-    """Give a function of ``**options`` a signature that names them all, for `help` and for notebooks."""
-
-    def showing(function: Function) -> Function:
-        plain = inspect.signature(function)
-        kept = [p for p in plain.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        named = [p.name for p in kept]
-        more = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(name, None if name == "options" else _FormatsOwn()),
-                annotation=getattr(note, "__forward_arg__", note),
-            )
-            for name, note in kind.__annotations__.items()
-            if name not in named
-        ]
-        function.__signature__ = plain.replace(parameters=[*kept, *more])  # type: ignore[attr-defined]
-        return function
-
-    return showing
+    """`polyvec.core.signatures.shows_options` with the defaults of a `Writing`."""
+    return signatures.shows_options(kind, {"options": None, **defaults})
