@@ -158,3 +158,48 @@ def test_a_report_is_what_its_suffix_says(cli, folder, command, suffix):
         assert text.lstrip().lower().startswith("<!doctype html>")
     else:
         assert text == out
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("compression=zip", "unknown compression 'zip'; there are none, snappy, gzip, brotli, lz4, zstd"),
+        ("group_rows=many", "group_rows is a whole number, not 'many'"),
+        ("group_rows=2.5", "group_rows is a whole number, not '2.5'"),
+        ("normalize=true", "parquet has no option normalize"),
+        ("chunk_rows=few", "chunk_rows is a whole number, not 'few'"),
+    ],
+)
+def test_a_value_is_read_by_the_kind_of_the_formats_option(cli, folder, option, words):
+    code, _, err = cli("convert", "vectors.fbin", "o.parquet", "--option", option)
+    assert code == 2 and words in err and len(err.splitlines()) == 1
+    assert not (folder / "o.parquet").exists()
+
+
+def test_text_that_looks_like_a_number_stays_text_where_text_is_meant(cli, folder):
+    pv.write(folder / "spaced.fifu", pv.Collection.from_arrays(np.eye(2, dtype=np.float32), vocab=["a b", "c"]))
+    assert cli("convert", "spaced.fifu", "o.w2v", "--option", "spaces=1")[0] == 0
+    with pv.open(folder / "o.w2v") as found:
+        assert list(found.vocab) == ["a1b", "c"]
+
+
+def test_formats_shows_the_options_of_reading_and_writing(cli):
+    rows = {row["name"]: row for row in json.loads(cli("formats", "--json")[1])}
+    assert [option["name"] for option in rows["hdf5"]["reading"]] == ["dataset"]
+    assert rows["i8bin"]["reading"][0] == {
+        "name": "dim",
+        "kind": "int",
+        "help": "Values in a row, which the file does not say.",
+        "choices": [],
+        "default": None,
+    }
+    assert {option["name"]: option["choices"] for option in rows["parquet"]["options"]}["layout"] == [
+        "polyvec",
+        "vectordbbench",
+    ]
+    assert rows["vecs"]["dtypes"] == ["float32", "int32", "uint8"] and rows["vecs"]["casts"]
+    shown = cli("formats")[1]
+    for row in rows.values():
+        for option in (*row["reading"], *row["options"]):
+            assert option["help"] in shown
+    assert "~ float32 int32 uint8" in cli("formats", "--matrix")[1]

@@ -101,3 +101,52 @@ def test_a_dry_run_to_resume_refuses_what_the_run_refuses(tmp_path: Path) -> Non
             pv.convert(tmp_path / "a.npz", tmp_path / "b.hdf5", resume=True, dry_run=dry_run)
         said.append(str(caught.value))
     assert said[0] == said[1] and "--resume works row by row" in said[0]
+
+
+def test_an_option_of_writing_is_no_option_of_reading(tmp_path: Path) -> None:
+    pv.write(tmp_path / "a.parquet", vectors(3, 2), compression="zstd")
+    with pytest.raises(
+        pv.InputError, match=r"^compression is an option of writing parquet files, which are not read by it$"
+    ):
+        pv.open(tmp_path / "a.parquet", compression="zstd")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "words"),
+    [
+        ("a.weights", np.float64, "column 'vectors' is float64, which weights files cannot hold; they hold float32, "),
+        ("a.npy", np.longdouble, "which npy files cannot hold; they hold bool, integers, float16, float32, float64"),
+        ("a.i8bin", np.uint8, "column 'vectors' is uint8, which i8bin files cannot hold"),
+    ],
+)
+def test_a_dtype_that_is_not_held_is_refused_before_anything_is_written(tmp_path: Path, name, dtype, words) -> None:
+    if np.dtype(dtype) == np.float64 and name == "a.npy":
+        pytest.skip("long doubles are doubles here")
+    with pytest.raises(pv.InputError) as caught:
+        pv.write(tmp_path / name, vectors(3, 512, np.float32).astype(dtype))
+    assert words in str(caught.value) and not list(tmp_path.iterdir())
+
+
+def test_what_a_variant_does_not_hold_names_the_one_that_does(tmp_path: Path) -> None:
+    with pytest.raises(
+        pv.InputError, match=r"^\.fbin files hold no float16 encoding; name the output \.f16bin or \.hbin$"
+    ):
+        pv.write(tmp_path / "a.fbin", vectors(3, 2), encoding="float16")
+    with pytest.raises(pv.LossyConversion, match="float32 values would be cut to int32"):
+        pv.write(tmp_path / "a.ibin", vectors(3, 2))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".parquet", ".npy", ".fbin"])
+def test_rows_of_the_other_byte_order_are_the_same_rows(tmp_path: Path, suffix: str) -> None:
+    pv.write(tmp_path / f"a{suffix}", vectors(3, 2).astype(">f4"))
+    with pv.open(tmp_path / f"a{suffix}") as found:
+        assert found.vectors[:].tobytes() == vectors(3, 2).tobytes()
+
+
+def test_bfloat16_rows_are_floats_to_every_format_that_rounds(tmp_path: Path) -> None:
+    import ml_dtypes
+
+    rows = vectors(3, 2).astype(ml_dtypes.bfloat16)
+    receipt = pv.write(tmp_path / "rows", rows, format="vecs")
+    assert receipt.loss is not None and receipt.loss.exact

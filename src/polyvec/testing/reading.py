@@ -237,6 +237,11 @@ class ReadingSuite:
             given: dict[str, Any] = {name: 1}
             with pytest.raises(InputError, match=name):
                 formats.open(source, format=sample.format, **given)
+        for option in self.format.reading:
+            source = self._source(sample, export[self._name(sample)], export)
+            given = {option.name: object()}
+            with pytest.raises(InputError, match=option.name):
+                formats.open(source, format=sample.format, **given)
 
     # -- damaged files
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
+from polyvec.core.columns import ArrayColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,13 @@ class SampleFile:
     def allowed_error(self, column: str) -> float:
         """The largest absolute error of a column."""
         return self.tolerance if isinstance(self.tolerance, (int, float)) else self.tolerance.get(column, 0.0)
+
+
+def with_dtype(collection: Collection, dtype: np.dtype[Any]) -> Collection:
+    """The same collection with a main column of another dtype."""
+    with np.errstate(invalid="ignore"):
+        main = ArrayColumn(collection.main, collection.vectors.to_numpy().astype(dtype))
+    return collection.with_parts(columns={**collection.columns, collection.main: main})
 
 
 def vectors(rows: int, dim: int, dtype: Any = np.float32, *, seed: int = 0) -> Array:

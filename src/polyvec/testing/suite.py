@@ -13,18 +13,20 @@ import pytest
 
 from polyvec import formats
 from polyvec.core.collection import Collection
+from polyvec.core.dtypes import FLOATS, NUMBERS, is_held
 from polyvec.core.errors import Cancelled, InputError
+from polyvec.core.options import check_options
 from polyvec.testing import atomicity
 from polyvec.testing.contents import assert_same_contents, consume
 from polyvec.testing.limits import limited
 from polyvec.testing.memory import MemorySink
 from polyvec.testing.reading import Export, ReadingSuite
-from polyvec.testing.samples import Sample
+from polyvec.testing.samples import Sample, with_dtype
 from polyvec.verbs.convert import convert
 from polyvec.verbs.describe import describe
 from polyvec.verbs.verify import verify
 from polyvec.writing import road
-from polyvec.writing.options import ENCODINGS
+from polyvec.writing.options import COMMON, ENCODINGS, gather
 from polyvec.writing.write import write
 
 
@@ -94,6 +96,37 @@ class FormatSuite(ReadingSuite):
                 with pytest.raises(InputError, match=f"no {encoding} encoding"):
                     self._write(sample, tmp_path / self._name(sample), encoding=encoding, dry_run=dry_run)
         assert not list(tmp_path.iterdir())
+
+    def test_a_dtype_that_is_not_declared_is_refused_and_those_that_are_fit(self, tmp_path: Path) -> None:
+        sample, held = self._one(), self.format.holds.dtypes
+        path = tmp_path / self._name(sample)
+        for dtype in dict.fromkeys((*NUMBERS, *FLOATS)):
+            given = with_dtype(sample.collection, dtype)
+            prepared, _ = self.format.prepare(given, sample.options)
+            if is_held(dtype, held):
+                road.fit(path, given, gather({"format": sample.format, **sample.options}))
+            elif not self.format.holds.casts and prepared.vectors.dtype == dtype:
+                for dry_run in (False, True):
+                    with pytest.raises(
+                        InputError, match=f"is {dtype.name}, which {self.format.name} files cannot hold"
+                    ):
+                        self._write(sample, path, given, encoding=None, dry_run=dry_run)
+        assert not list(tmp_path.iterdir())
+
+    def test_an_option_that_is_not_declared_or_of_another_kind_is_refused(self, tmp_path: Path) -> None:
+        sample, declared = self._one(), {option.name for option in self.format.options}
+        undeclared = {"no_such_option", *(option.name for option in self.format.reading)} - declared
+        for name in (*undeclared, *declared):
+            for dry_run in (False, True):
+                more: dict[str, Any] = {name: object(), "dry_run": dry_run}
+                with pytest.raises(InputError, match=name):
+                    self._write(sample, tmp_path / self._name(sample), **more)
+        assert not list(tmp_path.iterdir())
+        for option in self.format.options:
+            assert option.help and option.name not in COMMON
+            for value in option.choices or {bool: (True, False), int: (1,), float: (0.5,), str: ("x",)}[option.kind]:
+                own = check_options(self.format.name, self.format.options, {option.name: value}, reading=False)
+                assert own == {option.name: value}
 
     def test_a_dry_run_takes_what_the_run_takes(self, sample: Sample, tmp_path: Path) -> None:
         self._write(sample, tmp_path / self._name(sample), dry_run=True)
