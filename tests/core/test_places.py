@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import polyvec as pv
+from polyvec.cli import run as run_command
 from polyvec.core import places
 from polyvec.core.errors import InputError, Replaced
 from polyvec.core.places import Identity, Place
 from polyvec.core.shards import arrange, expand
 from polyvec.core.sources import Source, open_source, reopen
+from polyvec.neighbors.truth import write_truth
 from polyvec.testing.distant import DistantSource
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -59,8 +61,15 @@ class Stored(DistantSource):
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    found = Bucket({})
+    """A store for s3:// URLs, and a pathlib that refuses them."""
+    found, plain = Bucket({}), Path.__new__
+
+    def made(cls: type[Path], *parts: str, **options: object) -> Path:
+        assert not any("s3:" in os.fspath(part) for part in parts), f"pathlib was given {parts}"
+        return plain(cls, *parts, **options)
+
     monkeypatch.setitem(places.STORES, "s3", found)
+    monkeypatch.setattr(Path, "__new__", made)
     return found
 
 
@@ -156,7 +165,15 @@ def test_a_scheme_is_one_class_and_one_line(bucket: Bucket, tmp_path: Path) -> N
     assert pv.verify("s3://b/x.fbin").ok and pv.describe("s3://b/x.fbin").rows == 4
     receipt = pv.convert("s3://b/x.fbin", tmp_path / "y.npy")
     assert receipt.rows == 4
+    assert pv.convert("s3://b/x.fbin", tmp_path / "z.npy", resume=True).rows == 4
+    assert pv.convert("s3://b/x.fbin", tmp_path / "r.npy", records="s3://b/x.fbin.records.jsonl").rows == 4
     assert pv.search("s3://b/x.fbin", ROWS[:2], k=1).ids.shape == (2, 1)
+    assert pv.stats("s3://b/x.fbin").rows == 4
+    assert [receipt.rows for receipt in pv.split("s3://b/x.fbin", tmp_path / "s.fbin", parts=2)] == [2, 2]
+    assert pv.Index.build("s3://b/x.fbin").rows == 4
+    write_truth("s3://b/x.fbin", "s3://b/x.fbin", tmp_path / "t.ibin", k=2, metric="l2")
+    for command in ("info", "verify"):
+        assert run_command([command, "s3://b/x.fbin"]) == 0
     with pytest.raises(FileNotFoundError):
         pv.open("s3://b/none.fbin")
 

@@ -31,7 +31,7 @@ class LocalSink(SpooledSink):
         self,
         path: str | os.PathLike[str],
         *,
-        inputs: Iterable[str | os.PathLike[str]] = (),
+        inputs: Iterable[str | os.PathLike[str] | Place] = (),
         overwrite: bool = True,
         durable: bool = True,
         sha256: bool = False,
@@ -43,7 +43,7 @@ class LocalSink(SpooledSink):
         self.guards: list[Callable[[], None]] = []
         self.stale: list[Path] = []
         self._announced = None if working else os.fspath(path)
-        self._inputs = [Path(p) for p in inputs]
+        self._inputs = [Place.of(path) for path in inputs]
         self._siblings: list[LocalSink] = []
         self._together = together
         check_local(path, inputs=self._inputs, overwrite=overwrite)
@@ -186,7 +186,7 @@ def _commit(sinks: Sequence[LocalSink], finders: Sequence[Callable[[], Iterable[
 
 
 def check_local(
-    path: str | os.PathLike[str], *, inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = True
+    path: str | os.PathLike[str], *, inputs: Iterable[str | os.PathLike[str] | Place] = (), overwrite: bool = True
 ) -> None:
     """`InputError` where a file cannot be written to a path of this machine."""
     target = Path(os.path.realpath(path))
@@ -211,7 +211,7 @@ def _kind_at(path: Path) -> int | None:
         return None
 
 
-def refuse_inputs(target: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
+def refuse_inputs(target: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str] | Place]) -> None:
     """`InputError` when the target is one of the inputs, under any name."""
     for path in inputs:
         place = Place.of(path)

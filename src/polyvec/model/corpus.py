@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from polyvec.core.errors import InputError, MissingExtra, PolyvecError
@@ -69,7 +68,7 @@ class Corpus:
 def open_corpus(path: str | os.PathLike[str], *, kind: str | None = None, field: str | None = None) -> Corpus:
     """A corpus by its suffix (``kind`` overrides); plain lines where the suffix says nothing."""
     name = os.fspath(path)
-    chosen = kind or _SUFFIXES.get(Path(name).suffix.lower(), "lines")
+    chosen = kind or _SUFFIXES.get(Place.of(name).suffix, "lines")
     if chosen not in KINDS:
         raise InputError(f"input kind is {chosen!r}; there are {', '.join(KINDS)}")
     if name == "-" and chosen == "parquet":
