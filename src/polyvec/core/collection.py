@@ -227,6 +227,7 @@ class Collection:
         vocab: Vocab | None = None,
         records: Records | None = None,
         ids: Ids | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Collection:
         """The same collection with other parts in place of its own, which stay where none is given."""
         part = self._derive(
@@ -237,6 +238,8 @@ class Collection:
             self.ids if ids is None else ids,
         )
         part.notes = list(self.notes)
+        if metadata is not None:
+            part.metadata = dict(metadata)
         return part
 
     def _derive(

@@ -26,7 +26,8 @@ class Text(str):
 class Option:
     """An option of a format: its name, the kind of its value (bool, int, float or str), and what it does, in one line.
 
-    ``choices`` are the values it takes where they are few; ``default`` is what `of` gives where nothing was asked.
+    ``choices`` are the values it takes where they are few, ``least`` the smallest where it is a number; ``default`` is what
+    `of` gives where nothing was asked.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Option:
     help: str
     choices: tuple[Any, ...] = ()
     default: Any = None
+    least: float | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -53,6 +55,8 @@ class Option:
             if self.choices:
                 raise InputError(f"unknown {self.name} {_shown(given)}; there are {', '.join(map(str, self.choices))}")
             raise InputError(f"{self.name} is {KINDS[self.kind]}, not {_shown(given)}")
+        if self.least is not None and found < self.least:
+            raise InputError(f"{self.name} is {KINDS[self.kind]} of at least {self.least}, not {_shown(given)}")
         return found
 
 
