@@ -11,7 +11,8 @@ import pytest
 from polyvec.core.collection import Collection
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.format import Holds
-from polyvec.core.sidecars import attach_sidecars, lacking, read_strings, sidecar_paths, write_sidecars
+from polyvec.core.places import Place
+from polyvec.core.sidecars import attach_sidecars, lacking, read_strings, sidecar_places, write_sidecars
 from polyvec.core.sources import open_source
 from polyvec.core.targets import open_sink
 from polyvec.testing import MemorySource, vectors
@@ -50,7 +51,7 @@ def test_everything_comes_back_as_it_was(tmp_path: Path) -> None:
     assert list(found.vocab) == ["a", "b c", "ü"] and found.ids[:].tolist() == [7, -1, 2**62]
     assert list(found.records) == [{"n": 0}, {"n": 1}, {"n": 2}] and found.metadata == {"k": [1, None]}
     assert sorted(found.sidecars) == sorted(names)
-    assert sorted(path.name for path in sidecar_paths(tmp_path / "a.raw")) == sorted(names)
+    assert sorted(place.name for place in sidecar_places(Place.of(tmp_path / "a.raw"))) == sorted(names)
     found.close()
 
 
