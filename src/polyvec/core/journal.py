@@ -15,7 +15,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -217,11 +217,16 @@ def locate(path: Path) -> Path | None:
     return path if path.exists() else None
 
 
-def absent(text: str, folder: str | None = None) -> bool:
-    """Whether a path names nothing and no commit is under way beside it: asked a dozen times at every open."""
-    if folder is None:
-        folder = os.path.dirname(text) or "."  # noqa: PTH120
-    return read_journal(folder) is None and _mode(text) is None
+def absent(text: str) -> bool:
+    """Whether a path names nothing and no commit is under way beside it; soon told."""
+    return read_journal(os.path.dirname(text) or ".") is None and _mode(text) is None  # noqa: PTH120
+
+
+def present(folder: str, names: Sequence[str]) -> Sequence[str]:
+    """Those of the names that lie in a folder; all of them where a commit is under way there. Asked at every open."""
+    if read_journal(folder or ".") is not None:
+        return names
+    return [name for name in names if _mode(folder + name) is not None]
 
 
 def _mode(text: str) -> int | None:

@@ -144,9 +144,11 @@ def _gathered(pieces: Iterator[bytes], size: int = 1 << 20) -> Iterator[bytes]:
 
 def attach_sidecars(collection: Collection, source: Source) -> None:
     """Find a file's sidecars and put what they hold into the collection, where it has none of its own."""
-    found = [(ending, beside) for ending in ENDINGS if (beside := source.sibling(source.name + ending)) is not None]
+    there = set(source.beside([source.name + ending for ending in (*ENDINGS, TIE)]))
+    named = [(ending, source.name + ending) for ending in ENDINGS]
+    found = [(e, beside) for e, name in named if name in there and (beside := source.sibling(name)) is not None]
     try:
-        tie = read_tie(source)
+        tie = read_tie(source) if source.name + TIE in there else None
         if tie is not None:
             check_file(source, tie)
             for ending, beside in found:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import FormatError, Replaced, Truncated
-from polyvec.core.journal import absent, locate, open_named
+from polyvec.core.journal import locate, open_named, present
 from polyvec.core.places import Identity, Place, suffix_of
 from polyvec.kernels.filecasts import Cast, read_cast
 from polyvec.kernels.fileio import read_all, write_all
@@ -126,6 +126,10 @@ class Source(ABC):
             return open_source(self.place.sibling(name))
         except FileNotFoundError:
             return None
+
+    def beside(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of the names that may lie in the same folder, by one look at it; `sibling` tells for sure."""
+        return names
 
     def current(self) -> bool:
         """Whether the place still holds the very bytes that were opened; True where there is no lasting place."""
@@ -251,7 +255,6 @@ class LocalSource(Source):
         self._map: mmap.mmap | None = None
         self._lock = threading.Lock()
         self._linked: bool | None = None  # whether the path is a link, once somebody asks
-        self._folder = self._before = ""
         if not stat.S_ISREG(opened.st_mode):
             self._spool()
 
@@ -352,21 +355,24 @@ class LocalSource(Source):
                 self._map = mmap.mmap(self._fileno(), 0, access=mmap.ACCESS_READ)
         return np.frombuffer(self._map, np.uint8, size, offset)
 
+    def _is_link(self) -> bool:
+        if self._linked is None:
+            assert self.place is not None
+            self._linked = os.path.islink(self.place.text)  # noqa: PTH114 (asked at every open)
+        return self._linked
+
+    def beside(self, names: Sequence[str]) -> Sequence[str]:
+        return names if self.place is None or self._is_link() else present(self.place.folder, names)
+
     def sibling(self, name: str) -> Source | None:
         """Where this is a link, what lies beside the file that it points at, under that one's name, will do."""
         if self.place is None:
             return None
-        if self._linked is None:
-            self._linked = os.path.islink(self.place.text)  # noqa: PTH114 (asked at every open)
-            self._folder = os.path.dirname(self.place.text) or "."  # noqa: PTH120
-            self._before = self.place.folder
-        if not self._linked and absent(
-            self._before + name, self._folder
-        ):  # nearly always, and a dozen times at every open
-            return None
         other = self.place.sibling(name)
+        if not self._is_link() and other.absent():
+            return None
         if not other.is_file():
-            if not self._linked or not name.startswith(self.name):
+            if not self._is_link() or not name.startswith(self.name):
                 return None
             real = Place(os.path.realpath(self.place.text))
             other = real.sibling(real.name + name[len(self.name) :])

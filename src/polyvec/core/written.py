@@ -25,6 +25,9 @@ class WrittenSource(LocalSource):
         self.label = label  # errors name the target, not the temporary file
         self._siblings = siblings
 
+    def beside(self, names: Sequence[str]) -> Sequence[str]:
+        return names  # the new ones lie under other names as yet
+
     def sibling(self, name: str) -> Source | None:
         for sink in self._siblings:
             if sink.name == name:
