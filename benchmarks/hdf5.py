@@ -12,43 +12,28 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
+from turns import best, read_fbin, write_fbin
 
 import polyvec as pv
 
 CLAIM = 1.2
 
 
-def best(works: dict[str, Callable[[], object]], rounds: int = 3) -> dict[str, float]:
-    """The best time of each, taken in turn, so that a busy moment hits all."""
-    times = dict.fromkeys(works, float("inf"))
-    for _ in range(rounds):
-        for name, work in works.items():
-            started = time.perf_counter()
-            work()
-            times[name] = min(times[name], time.perf_counter() - started)
-    return times
-
-
 def peer_write(fbin: Path, target: Path) -> None:
     """fbin -> HDF5 as one writes it with h5py."""
-    n, d = np.fromfile(fbin, "<u4", 2)
-    rows = np.fromfile(fbin, "<f4", offset=8).reshape(n, d)
+    rows = read_fbin(fbin)
     with h5py.File(target, "w") as out:
         out["vectors"] = rows
 
 
 def peer_read(source: Path, target: Path) -> None:
     """HDF5 -> fbin as one writes it with h5py."""
-    with h5py.File(source) as f, target.open("wb") as out:
-        rows = f["vectors"][:]
-        out.write(np.array(rows.shape, "<u4").tobytes())
-        rows.tofile(out)
+    with h5py.File(source) as f:
+        write_fbin(target, f["vectors"][:])
 
 
 def main() -> None:

@@ -12,33 +12,16 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from turns import best, read_fbin, write_fbin
 
 import polyvec as pv
 
 CLAIM = 1.5
-
-
-def best(works: dict[str, Callable[[], object]], rounds: int = 3) -> dict[str, float]:
-    """The best time of each, taken in turn, so that a busy moment hits all."""
-    times = dict.fromkeys(works, float("inf"))
-    for _ in range(rounds):
-        for name, work in works.items():
-            started = time.perf_counter()
-            work()
-            times[name] = min(times[name], time.perf_counter() - started)
-    return times
-
-
-def read_fbin(path: Path) -> np.ndarray:
-    n, d = np.fromfile(path, "<u4", 2)
-    return np.fromfile(path, "<f4", offset=8).reshape(n, d)
 
 
 def peer_write(fbin: Path, target: Path, **options: object) -> None:
@@ -52,9 +35,7 @@ def peer_read(source: Path, target: Path) -> None:
     """Parquet -> fbin as one writes it with pyarrow."""
     column = pq.read_table(source)["vectors"].combine_chunks()
     rows = column.flatten().to_numpy().reshape(len(column), -1)
-    with target.open("wb") as out:
-        out.write(np.array(rows.shape, "<u4").tobytes())
-        rows.tofile(out)
+    write_fbin(target, rows)
 
 
 def main() -> None:

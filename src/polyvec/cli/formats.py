@@ -58,7 +58,7 @@ def command(
             ],
         )
     )
-    print("\nOptions of formats, given as --option NAME=VALUE:\n")
+    print("\nOptions of formats, given to polyvec convert as --option NAME=VALUE:\n")
     print(table(["format", "to", "option", "value", "what it does"], [line for r in rows for line in _options(r)]))
     return None
 
