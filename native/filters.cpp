@@ -24,12 +24,18 @@ template <class T> using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig
 
 template <class Score>
 void pass_portable(Sieve &sieve, const Score *scores, size_t stride, size_t first, size_t rows) {
+    const RowTerms &t = sieve.terms;
+    const float *lengths = sieve.asked.length.data(), *errors = sieve.asked.error.data(), *shares = sieve.asked.share.data();
+    const float *limits = sieve.limit.data();
+    const size_t queries = sieve.queries;
     for (size_t i = 0; i < rows; ++i) {
         const size_t row = first + i;
         const Score *line = scores + i * stride;
-        for (size_t j = 0; j < sieve.queries; ++j) {
-            const float upper = sieve.upper(j, row, static_cast<float>(line[j]));
-            if (!(upper < sieve.limit[j])) sieve.keep(j, row, upper);
+        const float scale = t.scale[row], error = t.error[row], length = t.length[row], exact = t.exact[row];
+        for (size_t j = 0; j < queries; ++j) {
+            const float upper =
+                static_cast<float>(line[j]) * scale + (lengths[j] * error + (errors[j] * length + shares[j] * exact));
+            if (!(upper < limits[j])) sieve.keep(j, row, upper);
         }
     }
 }

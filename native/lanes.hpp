@@ -42,20 +42,12 @@ POLYVEC_INLINE double fold(const Lanes8 &low, const Lanes8 &high) {
     return fold(lanes);
 }
 
-// The squared length of a row.
+// The squared length of a row. The loop over the lanes is the compiler's to turn into registers, of any width.
 template <class T> POLYVEC_INLINE double square(const T *x, size_t dim) {
-    Lanes8 low = {}, high = {};
+    double lanes[16] = {};
     size_t d = 0;
-    for (; d + 16 <= dim; d += 16) {
-        const Lanes8 a = widen(x + d), b = widen(x + d + 8);
-        low += a * a;
-        high += b * b;
-    }
-    double lanes[16];
-    for (int l = 0; l < 8; ++l) {
-        lanes[l] = low[l];
-        lanes[l + 8] = high[l];
-    }
+    for (; d + 16 <= dim; d += 16)
+        for (size_t l = 0; l < 16; ++l) lanes[l] += static_cast<double>(x[d + l]) * static_cast<double>(x[d + l]);
     for (size_t l = 0; d < dim; ++d, ++l) lanes[l] += static_cast<double>(x[d]) * static_cast<double>(x[d]);
     return fold(lanes);
 }

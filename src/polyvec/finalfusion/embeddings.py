@@ -1,19 +1,11 @@
-"""finalfusion: word embeddings with subwords, as its community knows them, over any word format.
-
->>> import polyvec as pv, numpy as np
->>> _ = pv.write("tiny.fifu", np.eye(3, dtype=np.float32), vocab=["a", "b", "c"])
->>> from polyvec import finalfusion
->>> model = finalfusion.load("tiny.fifu")
->>> model.embedding("b"), "x" in model, [hit.word for hit in model.similar("a", k=2)]
-(array([0., 1., 0.], dtype=float32), False, ['b', 'c'])
-"""
+"""Embeddings: the words of a model and their vectors, looked up, made of subwords, and searched."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection as Words
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Unpack
+from collections.abc import Iterator, Sequence
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +20,8 @@ from polyvec.core.vocab import Vocab
 from polyvec.formats.finalfusion import FinalfusionCollection
 from polyvec.formats.words import unit_columns
 from polyvec.kernels import strings as tables
-from polyvec.kernels.lengths import unit_rows
 from polyvec.kernels.threads import Crew, default_threads
-from polyvec.neighbors.held import HeldRows
-from polyvec.words.codes import CodeSearch
+from polyvec.words.nearest import Hit, NearestWords, combined
 from polyvec.words.storage import Storage
 from polyvec.writing.options import WritingOptions, shows_options
 from polyvec.writing.receipts import Receipt
@@ -39,16 +29,8 @@ from polyvec.writing.write import write as write_collection
 
 Floats = NDArray[np.float32]
 PLAIN_FORMATS = ("word2vec", "wordtext", "fasttext")  # rows of any length: made unit on loading, as its tools do
-METRICS = ("cosine", "angular")
 LARGE_VOCAB = 1 << 16  # words: below, a thread costs more than the index
 DEFAULT = object()
-
-
-class Hit(NamedTuple):
-    """A word found, and how similar it is."""
-
-    word: str
-    similarity: float
 
 
 def load(
@@ -113,7 +95,7 @@ class Embeddings:
             self._collection = self._in_memory(collection)
             self.vocab.duplicates  # noqa: B018  (made by now, or here)
             self._check_unique()
-        self._search: HeldRows | CodeSearch | None = None
+        self._nearest = NearestWords(self.vocab, self.storage)
 
     def _in_memory(self, collection: Collection) -> Collection:
         """The collection over the arrays just loaded, so that the file can be closed."""
@@ -296,21 +278,9 @@ class Embeddings:
         self, queries: Sequence[Any], k: int = 10, *, skip: Sequence[Words[str]] | None = None, metric: str = "cosine"
     ) -> list[list[Hit]]:
         """`similar` for many words or vectors at once: one pass over the rows for all of them."""
-        if metric not in METRICS:
-            raise InputError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
-        if k < 0:
-            raise InputError(f"k must not be negative, and is {k}")
         left_out = [{q} if isinstance(q, str) else set() for q in queries] if skip is None else [set(s) for s in skip]
-        vectors = [self._query(query) for query in queries]
-        if not vectors or not len(self):
-            return [[] for _ in vectors]
-        most = k + max(len(words) for words in left_out)
-        engine = self._engine()
-        if len(vectors) == 1:
-            found = [engine.nearest(vectors[0], most)]
-        else:
-            found = engine.nearest_many(np.stack(vectors), most)
-        return [self._hits(rows, scores, k, words, metric) for (rows, scores), words in zip(found, left_out)]
+        vectors = [self.embedding(query) if isinstance(query, str) else query for query in queries]
+        return self._nearest.find(vectors, k, left_out, metric)
 
     def analogy(
         self, a: str, b: str, c: str, k: int = 10, *, include: Words[str] = (), metric: str = "cosine"
@@ -320,29 +290,7 @@ class Embeddings:
         ``include`` names those of the three that may be answers.
         """
         va, vb, vc = (np.asarray(self.embedding(word), np.float32) for word in (a, b, c))
-        vector = _combined(va, vb, vc)
-        return self.similar(vector, k, skip={a, b, c} - set(include), metric=metric)
-
-    def _query(self, query: Any) -> NDArray[np.float64]:
-        vector = np.asarray(self.embedding(query) if isinstance(query, str) else query, np.float64)
-        if vector.shape != (self.dims,):
-            raise InputError(f"a query has {self.dims} values, not shape {vector.shape}")
-        if not np.isfinite(vector).all() or not vector.any():
-            raise InputError("a query of length zero, or with NaN or infinity, is similar to nothing")
-        return vector
-
-    def _engine(self) -> HeldRows | CodeSearch:
-        if self._search is None:
-            self._search = self.storage.search()
-        return self._search
-
-    def _hits(
-        self, rows: NDArray[np.int64], scores: NDArray[np.float64], k: int, skip: set[str], metric: str
-    ) -> list[Hit]:
-        if metric == "angular":
-            scores = 1 - np.arccos(np.clip(scores, -1, 1)) / np.pi
-        hits = [Hit(word, float(score)) for word, score in zip(self.vocab[rows], scores) if word not in skip]
-        return sorted(hits, key=lambda hit: (-hit.similarity, hit.word))[:k]
+        return self.similar(combined(va, vb, vc), k, skip={a, b, c} - set(include), metric=metric)
 
     # -- writing
 
@@ -351,66 +299,6 @@ class Embeddings:
         """Write the model; the suffix (or ``format=``) names the format. The options are those of `polyvec.write`."""
         self._collection.metadata = dict(self.metadata)
         return write_collection(path, self._collection, **options)
-
-
-class Section(NamedTuple):
-    """The analogies of one section of a question file: answered, skipped for a missing word, and right."""
-
-    name: str
-    asked: int
-    skipped: int
-    correct: int
-
-    @property
-    def accuracy(self) -> float:
-        """The share of answered questions that are right; NaN where none could be answered."""
-        return self.correct / self.asked if self.asked else float("nan")
-
-
-def accuracy(model: Embeddings, questions: Iterable[str], *, batch: int = 256) -> list[Section]:
-    """Answer a question file: lines ``a b c d`` (a is to b as c is to d) under lines ``: section``.
-
-    Questions with a word that has no vector are skipped. The nearest word but a, b and c must be d.
-    """
-    counts: dict[str, list[int]] = {}
-    waiting: list[tuple[str, list[str]]] = []
-
-    def answer() -> None:
-        vectors = model.embeddings([word for _, words in waiting for word in words[:3]]).reshape(len(waiting), 3, -1)
-        queries = _combined(vectors[:, 0], vectors[:, 1], vectors[:, 2])
-        found = model.similar_many(list(queries), 1, skip=[set(words[:3]) for _, words in waiting])
-        for (name, words), hits in zip(waiting, found):
-            counts[name][2] += bool(hits) and hits[0].word == words[3]
-        waiting.clear()
-
-    name = ""
-    for number, line in enumerate(questions, 1):
-        fields = line.split()
-        if not fields:
-            continue
-        if fields[0].startswith(":"):
-            name = " ".join(fields)[1:].strip()
-            continue
-        if len(fields) != 4:
-            raise InputError(f"line {number} of the questions has {len(fields)} words; expected 4, or ': section'")
-        section = counts.setdefault(name, [0, 0, 0])
-        known = [model.embedding(word, default=None) is not None for word in fields]
-        if not all(known[:3]) or fields[3] not in model:
-            section[1] += 1
-            continue
-        section[0] += 1
-        waiting.append((name, fields))
-        if len(waiting) == batch:
-            answer()
-    if waiting:
-        answer()
-    return [Section(name, *values) for name, values in counts.items()]
-
-
-def _combined(a: Floats, b: Floats, c: Floats) -> Floats:
-    """b - a + c at unit length; added in float64, where neither huge nor tiny rows lose anything."""
-    unit, _ = unit_rows(b.astype(np.float64) - a + c if b.ndim == 2 else (b.astype(np.float64) - a + c)[None])
-    return unit if b.ndim == 2 else unit[0]
 
 
 def _kept_open(derived: Collection, original: Collection) -> Collection:
