@@ -25,7 +25,7 @@ from polyvec.core.journal import JOURNAL, TEMP_SUFFIX, Journal, Move, Removal, b
 from polyvec.core.shards import expand
 from polyvec.core.sources import Source, open_source
 from polyvec.core.targets import Together, open_sink
-from polyvec.formats import opening
+from polyvec.formats import opening, origins
 from polyvec.testing.atomicity import contents, killed_at
 
 CALLS = ("replace", "unlink", "fsync")
@@ -561,14 +561,14 @@ def test_what_is_complete_is_asked_of_the_disk(tmp_path: Path) -> None:
 def test_a_file_that_grows_while_it_is_opened_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "a.npy"
     pv.write(target, ROWS)
-    plain = opening.attach_sidecars
+    plain = origins.attach_sidecars
 
     def growing(*arguments: Any) -> None:
         plain(*arguments)
         with target.open("ab") as file:
             file.write(b"more")
 
-    monkeypatch.setattr(opening, "attach_sidecars", growing)
+    monkeypatch.setattr(origins, "attach_sidecars", growing)
     with pv.open(target) as found:
         assert found.rows == 9
 

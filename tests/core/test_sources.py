@@ -14,7 +14,7 @@ import pytest
 from polyvec.core import sources
 from polyvec.core.blocks import Extent, Raw
 from polyvec.core.columns import FileColumn
-from polyvec.core.errors import FormatError, Truncated
+from polyvec.core.errors import FormatError, InputError, Truncated
 from polyvec.core.sources import Source, open_source
 from polyvec.testing.distant import DistantSource
 
@@ -90,7 +90,7 @@ def test_a_file_travels_to_another_process_and_memory_does_not(tmp_path: Path) -
     (tmp_path / "a").write_bytes(DATA)
     with open_source(tmp_path / "a") as source, pickle.loads(pickle.dumps(source)) as other:
         assert other.read_at(0, 200) == DATA
-    with pytest.raises(TypeError, match="cannot be pickled"):
+    with pytest.raises(InputError, match="cannot be pickled"):
         pickle.dumps(open_source(b""))
 
 

@@ -12,6 +12,7 @@ from polyvec.core.arguments import array_of, one_a_row
 from polyvec.core.blocks import Array
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
+from polyvec.core.origins import Origin
 from polyvec.core.places import Place
 from polyvec.core.records import ConcatRecords, Records, as_records
 from polyvec.core.selection import bounds, one_row, row_numbers
@@ -25,7 +26,9 @@ Ids = Column | Strings
 class Collection:
     """Named columns (row counts may differ), ``vocab``, ``records``, ``ids`` and ``metadata``.
 
-    ``vectors`` is the main column; ``rows, dim, vocab, records, ids`` refer to it.
+    ``vectors`` is the main column; ``rows, dim, vocab, records, ids`` refer to it. Several threads may read a collection and
+    its parts; closing it is for one of them. It pickles: what came from a file by place, identity and how it was opened, so
+    that another process opens the same file or says `Replaced`; what is in memory by value.
 
     >>> import numpy as np
     >>> c = Collection.from_arrays(np.eye(3, dtype=np.float32), vocab=["a", "b", "c"])
@@ -64,6 +67,7 @@ class Collection:
         self.sidecars: list[str] = []  # files beside this one that words, records or ids came from
         self.reason = ""
         self.taken: frozenset[str] = frozenset()  # options of reading that the file was opened with
+        self.origins: tuple[Origin, ...] = ()  # the files that its parts came from
         self._closers: list[Callable[[], None]] = [close] if close else []
 
     @classmethod
@@ -255,7 +259,7 @@ class Collection:
             format=self.format,
             path=self.path,
         )
-        part.taken, part.shards = self.taken, self.shards
+        part.taken, part.shards, part.origins = self.taken, self.shards, self.origins
         part.place, part._places = self.place, self._places
         return part
 
@@ -274,6 +278,17 @@ class Collection:
         while self._closers:
             self._closers.pop()()
 
+    def __reduce__(self) -> Any:
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("_closers", "origins")}
+        kept["place"] = None if self.place is None else self.place.absolute()
+        kept["_places"] = tuple(place.absolute() for place in self._places)
+        return rebuild, (self.origins, kept)
+
+    def __copy__(self) -> Collection:
+        twin = Collection.__new__(Collection)
+        twin.__dict__.update(self.__dict__)
+        return twin
+
     def __enter__(self) -> Collection:
         return self
 
@@ -283,6 +298,15 @@ class Collection:
     def __repr__(self) -> str:
         columns = ", ".join(f"{n} {'x'.join(map(str, c.shape))} {c.dtype}" for n, c in self.columns.items())
         return f"<Collection {self.format}: {columns}>"
+
+
+def rebuild(origins: tuple[Origin, ...], kept: dict[str, Any]) -> Collection:
+    """A collection that was pickled. The files that it opened here are its own, and close with it."""
+    collection = Collection.__new__(Collection)
+    collection.__dict__.update(kept)
+    collection.origins = origins
+    collection._closers = [origin.close for origin in origins]
+    return collection
 
 
 def as_ids(value: Any, rows: int) -> Ids | None:
@@ -358,6 +382,7 @@ def concat(collections: Sequence[Collection]) -> Collection:
         notes=notes,
     )
     result.taken = first.taken
+    result.origins = tuple(origin for collection in collections for origin in collection.origins)
     result.shards = tuple(file for collection in collections for file in collection.files)
     result.place, result._places = first.place, tuple(place for one in collections for place in one.places)
     for collection in collections:

@@ -14,6 +14,7 @@ import numpy as np
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.extents import Scratch, crc_error, crc_of, decoded_slices, read_extent, read_runs
+from polyvec.core.origins import Part
 from polyvec.core.selection import bounds, row_numbers, select
 from polyvec.core.sources import NEAR_BYTES, Source
 
@@ -30,12 +31,13 @@ class Segment:
     rows: int
 
 
-class Column:
+class Column(Part):
     """``name, shape, dtype`` (logical) and ``encoding``; rows by slice, index, batch or block.
 
     ``column[key]`` is what NumPy gives of the array: a row, rows, ``[1, 2]`` one number, ``[:, :4]`` the first values of
     every row. Slices beyond the end are cut, indices beyond it are an IndexError. A kind of column gives `_blocks`, and
-    where it can do better `_find_extents` and `_take`; all of them are only asked for rows that are there.
+    where it can do better `_find_extents` and `_take`; all of them are only asked for rows that are there. Several threads
+    may read a column; a column of a file pickles by its place (see `Collection`).
     """
 
     name: str
@@ -454,6 +456,9 @@ class ReaderColumn(Column):
     @property
     def codec(self) -> Codec | None:
         return Raw(self.dtype)
+
+    def _by_value(self, protocol: Any) -> Any:
+        return ArrayColumn, (self.name, self.to_numpy())
 
     def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         if rows is None:

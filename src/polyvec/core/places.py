@@ -167,6 +167,10 @@ class Place:
         """The places that it names as a pattern, in any order, as if every commit under way there were done."""
         return self.store.glob(self) if self.scheme else [Place.of(path) for path in _listed(self.text)]
 
+    def absolute(self) -> Place:
+        """The same place for those who stand in another folder."""
+        return self if self.scheme else Place(os.path.abspath(self.text))  # noqa: PTH100 (links stay as they are)
+
     def identity(self) -> Identity | None:
         """What lies here now; None where nothing does. A file that is committed and not yet renamed counts."""
         if self.scheme:

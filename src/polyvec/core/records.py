@@ -10,13 +10,14 @@ import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.arguments import one_a_row
 from polyvec.core.errors import Corrupt, InputError
+from polyvec.core.origins import Once, Part
 from polyvec.core.plain import json_default, stored
 from polyvec.core.selection import Rows, bounds, one_row, row_numbers
 from polyvec.core.sources import Source
@@ -29,7 +30,7 @@ SCAN_BYTES = 1 << 20
 TAKEN_ROWS = 4096  # of chosen records: fetched together
 
 
-class Records(ABC):
+class Records(Part, ABC):
     """One mapping a row."""
 
     @abstractmethod
@@ -223,58 +224,65 @@ class ConcatRecords(Records):
                 yield from records.json_lines(max(0, low - first), min(len(records), high - first))
 
 
+class Marks(NamedTuple):
+    """Where some lines of a file start."""
+
+    offsets: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    lines: int  # in all
+
+
 class LineRecords(Records):
     """The lines of a JSONL file, one object each; a sparse index is built on first use."""
 
     def __init__(self, source: Source, rows: int | None = None) -> None:
         self.source = source
         self._expected = rows
-        self._marks: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
-        self._length = 0
+        self._marks: Once[Marks] = Once()
 
-    def _index(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _index(self) -> Marks:
+        return self._marks.get(self._find_marks)
+
+    def _find_marks(self) -> Marks:
         """Lines and where they start: every 256th, and the first of each megabyte, so that none is far."""
-        if self._marks is None:
-            offsets, rows = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
-            lines, at, size = 0, 0, self.source.size
-            while at < size:
-                piece = np.frombuffer(self.source.read_at(at, SCAN_BYTES), np.uint8)
-                ends = np.flatnonzero(piece == 0x0A)
-                chosen = np.arange(-(lines + 1) % LINES_PER_MARK, len(ends), LINES_PER_MARK)
-                if len(ends) and (not len(chosen) or chosen[0]):
-                    chosen = np.concatenate([[0], chosen])
-                offsets.append(at + ends[chosen] + 1)
-                rows.append(lines + chosen + 1)
-                lines += len(ends)
-                at += len(piece)
-            if size and self.source.read_at(size - 1, 1) != b"\n":
-                lines += 1
-            if self._expected is not None and lines != self._expected:
-                raise Corrupt(
-                    "the records do not match the rows",
-                    path=self.source.label,
-                    field="records",
-                    expected=f"{self._expected} lines",
-                    found=f"{lines} lines",
-                    remedy="rebuild the records file, or convert with --no-sidecar",
-                )
-            self._marks, self._length = (np.concatenate(offsets), np.concatenate(rows)), lines
-        return self._marks
+        offsets, rows = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+        lines, at, size = 0, 0, self.source.size
+        while at < size:
+            piece = np.frombuffer(self.source.read_at(at, SCAN_BYTES), np.uint8)
+            ends = np.flatnonzero(piece == 0x0A)
+            chosen = np.arange(-(lines + 1) % LINES_PER_MARK, len(ends), LINES_PER_MARK)
+            if len(ends) and (not len(chosen) or chosen[0]):
+                chosen = np.concatenate([[0], chosen])
+            offsets.append(at + ends[chosen] + 1)
+            rows.append(lines + chosen + 1)
+            lines += len(ends)
+            at += len(piece)
+        if size and self.source.read_at(size - 1, 1) != b"\n":
+            lines += 1
+        if self._expected is not None and lines != self._expected:
+            raise Corrupt(
+                "the records do not match the rows",
+                path=self.source.label,
+                field="records",
+                expected=f"{self._expected} lines",
+                found=f"{lines} lines",
+                remedy="rebuild the records file, or convert with --no-sidecar",
+            )
+        return Marks(np.concatenate(offsets), np.concatenate(rows), lines)
 
     def __len__(self) -> int:
-        if self._expected is not None and self._marks is None:
+        if self._expected is not None and not self._marks.made:
             return self._expected
-        self._index()
-        return self._length
+        return self._index().lines
 
     def _blocks(self, start: int, stop: int) -> Iterator[tuple[int, int, bytes]]:
         """Lines ``start`` to ``stop`` in blocks: the first line, its offset, and the bytes."""
-        offsets, rows = self._index()
+        offsets, rows, lines_in_all = self._index()
         block = int(np.searchsorted(rows, start, side="right")) - 1
         while start < stop:
             offset, row = int(offsets[block]), int(rows[block])
             end = int(offsets[block + 1]) if block + 1 < len(offsets) else self.source.size
-            last = int(rows[block + 1]) if block + 1 < len(rows) else self._length
+            last = int(rows[block + 1]) if block + 1 < len(rows) else lines_in_all
             data = self.source.read_at(offset, end - offset)
             if row < start or stop < last:
                 lines = data.split(b"\n")
@@ -305,7 +313,7 @@ class LineRecords(Records):
 
     def take(self, rows: NDArray[Any]) -> list[Record]:
         """Records by row; each block of lines is read and cut once, and only the lines asked for are parsed."""
-        _, marks = self._index()
+        marks = self._index().rows
         found: dict[int, Record] = {}
         wanted = np.unique(rows)
         blocks = np.searchsorted(marks, wanted, side="right")

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.errors import FormatError, Replaced, Truncated
+from polyvec.core.errors import FormatError, InputError, Replaced, Truncated
 from polyvec.core.journal import locate, open_named, present
 from polyvec.core.places import Identity, Place, suffix_of
 from polyvec.kernels.filecasts import Cast, read_cast
@@ -54,6 +54,8 @@ class Source(ABC):
         self.place = place  # where the bytes lie; None of memory and standard input
         self.label = name if place is None else str(place)  # how messages name it
         self.bytes_read = 0  # what selective reading promises can be counted
+        self.companions: dict[str, Identity | None] = {}  # the siblings that were opened, and what they were
+        self._lock = threading.Lock()
         self._held: tuple[int, Bytes] | None = None
 
     @property
@@ -122,10 +124,15 @@ class Source(ABC):
         """Another file of the same export, in the same folder; None where there is none."""
         if self.place is None:
             return None
+        return self._open_sibling(name, self.place.sibling(name))
+
+    def _open_sibling(self, name: str, place: Place) -> Source | None:
         try:
-            return open_source(self.place.sibling(name))
+            found = open_source(place)
         except FileNotFoundError:
-            return None
+            return None  # it may have gone at this very moment
+        self.companions[name] = found.identity()
+        return found
 
     def beside(self, names: Sequence[str]) -> Sequence[str]:
         """Those of the names that may lie in the same folder, by one look at it; `sibling` tells for sure."""
@@ -155,9 +162,10 @@ class Source(ABC):
         if view is not None:
             return view
         self._demand(offset, size)
-        held = self._held
-        if held is None or not held[0] <= offset <= offset + size <= held[0] + len(held[1]):
-            self._held = held = (offset, self._hold(offset, size))
+        with self._lock:
+            held = self._held
+            if held is None or not held[0] <= offset <= offset + size <= held[0] + len(held[1]):
+                self._held = held = (offset, self._hold(offset, size))
         first, data = held
         return data[offset - first : offset - first + size]
 
@@ -197,8 +205,10 @@ class Source(ABC):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.place is None:
-            raise TypeError(f"{self.name} lives in this process only and cannot be pickled")
-        return reopen, (self.place, self.identity())
+            raise InputError(
+                f"{self.name} lives in this process only and cannot be pickled; write it to a file and open that"
+            )
+        return reopen, (self.place.absolute(), self.identity())
 
 
 class MemorySource(Source):
@@ -253,7 +263,6 @@ class LocalSource(Source):
         self._file: BinaryIO | None = file
         self._at = at  # where the file lies
         self._map: mmap.mmap | None = None
-        self._lock = threading.Lock()
         self._linked: bool | None = None  # whether the path is a link, once somebody asks
         if not stat.S_ISREG(opened.st_mode):
             self._spool()
@@ -378,10 +387,7 @@ class LocalSource(Source):
             other = real.sibling(real.name + name[len(self.name) :])
             if not other.is_file():
                 return None
-        try:
-            return open_source(other)
-        except FileNotFoundError:
-            return None  # it went at this very moment
+        return self._open_sibling(name, other)
 
     def identity(self) -> Identity | None:
         return None if self._at is None or self._file is None else Identity.of_file(os.fstat(self._file.fileno()))
@@ -399,6 +405,11 @@ class LocalSource(Source):
         if self._file is None:
             raise ValueError(f"{self.name} is closed")
         return self._file.fileno()
+
+    def __del__(self) -> None:
+        """What nobody closed closes with the last of those who could read it."""
+        if getattr(self, "_file", None) is not None:
+            self.close()
 
     def close(self) -> None:
         """Release the file. Views handed out stay valid: the mapping lives as long as they do."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.arguments import one_a_row, shown
 from polyvec.core.errors import Corrupt, InputError, UnknownWord
+from polyvec.core.origins import Once, Part
 from polyvec.core.selection import as_slice, one_row, row_numbers
 from polyvec.core.subwords import Subwords
 from polyvec.kernels import strings as tables
@@ -24,7 +25,7 @@ from polyvec.kernels.threads import default_threads
 Offsets = NDArray[np.int64]
 
 
-class Strings:
+class Strings(Part):
     """An immutable sequence of strings over one buffer of bytes: row ``i`` is ``data[starts[i]:stops[i]]``.
 
     With ``lossy`` invalid UTF-8 is replaced; otherwise it is a `Corrupt` error that names the row.
@@ -108,6 +109,13 @@ class Strings:
         index = as_slice(found) if isinstance(found, range) else found
         return type(self)(self.data, self.starts[index], self.stops[index], label=self.label, lossy=self.lossy)
 
+    def _by_value(self, protocol: Any) -> Any:
+        """The strings alone: their bytes may lie between others, of a whole file."""
+        table = self.table
+        stops = np.cumsum(table.stops - table.starts)
+        starts = np.concatenate([np.zeros(1, np.int64), stops[:-1]]) if len(stops) else stops
+        return _made_strings, (np.asarray(tables.join(table)), starts, stops, self.label, self.lossy)
+
     @staticmethod
     def concat(many: Sequence[Strings]) -> Strings:
         """Several, one after the other."""
@@ -128,13 +136,17 @@ class Strings:
     __hash__ = None  # type: ignore[assignment]
 
 
-class Vocab:
+def _made_strings(data: NDArray[np.uint8], starts: Offsets, stops: Offsets, label: str, lossy: bool) -> Strings:
+    return Strings(data, starts, stops, label=label, lossy=lossy)
+
+
+class Vocab(Part):
     """The words of a collection: row ``i`` of the main column belongs to word ``i``."""
 
     def __init__(self, words: Strings | Iterable[str], *, subwords: Subwords | None = None) -> None:
         self.words = words if isinstance(words, Strings) else Strings.from_words(words, label="vocab")
         self.subwords = subwords
-        self._index: tables.Index | None = None
+        self._index: Once[tables.Index] = Once()
 
     def __len__(self) -> int:
         return len(self.words)
@@ -147,9 +159,7 @@ class Vocab:
         return self.words[key]
 
     def _lookup(self) -> tables.Index:
-        if self._index is None:
-            self._index = tables.build_index(self.words.table)
-        return self._index
+        return self._index.get(lambda: tables.build_index(self.words.table))
 
     @property
     def duplicates(self) -> NDArray[np.int64]:

@@ -15,11 +15,12 @@ from polyvec.core.options import check_options, names
 from polyvec.core.places import Place
 from polyvec.core.remarks import remark
 from polyvec.core.shards import Named, arrange, expand, permit_files
-from polyvec.core.sidecars import attach_sidecars, sidecar_places
+from polyvec.core.sidecars import sidecar_places
 from polyvec.core.signatures import shows_options
 from polyvec.core.sources import Source, open_source
 from polyvec.formats.detection import detect, hinted
 from polyvec.formats.options import ReadingOptions
+from polyvec.formats.origins import open_as
 
 SETTLING = (
     0.0,
@@ -84,11 +85,7 @@ def _open(
         detection = detect(source, format)
         own = reading_options(detection.format, own, offered)
         try:
-            collection = detection.format.open(source, variant=detection.match.variant, lenient=lenient, **own)
-            for note in collection.notes:
-                remark(f"{source.label}: {note}", stacklevel=4)
-            if sidecars and source.place is not None:
-                attach_sidecars(collection, source)
+            collection = open_as(source, detection.format, detection.match.variant, lenient, sidecars, own)
         except FormatError as error:
             raise hinted(error.located(source.label), detection, source) from None
         _refuse_replaced(source)

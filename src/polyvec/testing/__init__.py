@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
     "polyvec.testing.contents",
     "polyvec.testing.atomicity",
     "polyvec.testing.descriptors",
+    "polyvec.testing.travelling",
 )
 
 from polyvec.core.sources import MemorySource  # noqa: E402

@@ -23,13 +23,14 @@ from polyvec.testing.contents import assert_same_contents, bits, consume, examin
 from polyvec.testing.distant import DistantSource
 from polyvec.testing.limits import HEADROOM, Clock, TooSlow, bounded
 from polyvec.testing.samples import Sample, SampleFile
+from polyvec.testing.travelling import TravellingSuite
 from polyvec.verbs.describe import describe
 from polyvec.verbs.verify import verify
 
 Export = dict[str, bytes]  # the files of one sample; the main one is named "sample" + suffix
 
 
-class ReadingSuite:
+class ReadingSuite(TravellingSuite):
     """For formats that are only read: subclass it as ``TestX``, set ``format``, implement `samples`.
 
     `hostile_files` adds attacks that only the format's author can think of; `seal` recomputes checksums after a

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.blocks import Array, Block, Codec, Raw, bounded_rows, rows_per_block
-from polyvec.core.columns import Column, clusters
+from polyvec.core.columns import ArrayColumn, Column, clusters
 from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.exchange import arrow
 from polyvec.core.vocab import Strings
@@ -36,6 +36,9 @@ class TableColumn(Column):
     @property
     def codec(self) -> Codec | None:
         return Raw(self.dtype)
+
+    def _by_value(self, protocol: Any) -> Any:
+        return ArrayColumn, (self.name, self.to_numpy())
 
     def _blocks(self, rows: int | None, start: int, stop: int, reuse: bool) -> Iterator[Block]:
         most = bounded_rows(rows, self.dtype, self.row_shape)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.exchange import arrow, number_type, text_type
 from polyvec.core.plain import stored
-from polyvec.core.records import Record, Records
+from polyvec.core.records import ListRecords, Record, Records
 from polyvec.core.strict_json import parse_json
 from polyvec.formats.tabular.table import SCAN_ROWS, Table
 
@@ -32,6 +32,9 @@ class TableRecords(Records):
     @property
     def fields(self) -> list[str]:
         return list(self._keys.values())
+
+    def _by_value(self, protocol: Any) -> Any:
+        return ListRecords, (list(self),)
 
     def _iterate(self, start: int, stop: int) -> Iterator[Record]:
         if self._cursor is None:
