@@ -126,10 +126,16 @@ class Index:
 
     @plain_floats()
     def scan(
-        self, queries: NDArray[Any], *, k: int, metric: str | Metric, threads: int | None = None
+        self,
+        queries: NDArray[Any],
+        *,
+        k: int,
+        metric: str | Metric,
+        threads: int | None = None,
+        column: Column | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Rows and scores for float64 queries, over the column that `check` accepted."""
-        column = self._column
+        """Rows and scores for float64 queries, over the column that `check` accepted: the last, or ``column``."""
+        column = self._column if column is None else column
         assert column is not None
         check_k(k, column, queries.shape[1])
         chosen = parse_metric(metric)

@@ -124,7 +124,7 @@ def search(
             if where is not None:
                 raise InputError("an index cannot be combined with a filter; leave one of them out")
             index.check(vectors, stamp_of(base, vectors))
-            rows, scores = index.scan(probes, k=k, metric=chosen, threads=threads)
+            rows, scores = index.scan(probes, k=k, metric=chosen, threads=threads, column=vectors)
         else:
             scan = Scan(probes, k=k, metric=chosen, threads=threads)
             passed = 0
