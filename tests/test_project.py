@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import os
@@ -180,3 +181,65 @@ def test_the_repository_speaks_of_itself_alone():
     ]:
         text = path.read_text()
         assert not [w for w in words if w in text], path
+
+
+TWINLESS = {  # modules whose claims stand in another file than their own twin, and where
+    "browser/": "test_browser.py",
+    "cli/demo/table": "cli/test_demo.py",
+    "core/targets": "core/test_local_sinks.py",
+    "formats/cvc/": "formats/test_cvc.py",
+    "formats/finalfusion/": "formats/test_finalfusion.py",
+    "formats/opening": "formats/test_detection.py",
+    "formats/tabular/": "formats/test_parquet.py",
+    "formats/weights/": "formats/test_weights.py",
+    "gpu/": "gpu/test_decode.py",  # one suite for every backend, here and on a GPU
+    "neighbors/batch": "neighbors/test_scan.py",
+    "neighbors/probe": "neighbors/test_extremes.py",
+    "neighbors/rows": "neighbors/test_agreement.py",
+    "reports/axes": "reports/test_charts.py",
+    "reports/": "reports/test_quality.py",
+    "testing/": "testing/test_suite.py",
+    "verbs/parts": "verbs/test_resume.py",
+    "web/app": "web/test_serve.py",
+    "writing/receipts": "writing/test_write.py",
+    "writing/tables": "writing/test_inputs.py",
+}
+
+
+def has_logic(tree):
+    """Whether a module does anything: constants, re-exports and records alone do not."""
+    return any(isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in ast.walk(tree))
+
+
+def twins_of(module):
+    """Where the tests of a module may be: a package's beside or inside its folder."""
+    folder, name = module.parent, module.stem
+    if name == "__init__":
+        return [folder / f"test_{folder.name}.py", folder.parent / f"test_{folder.name}.py"]
+    return [folder / f"test_{name}.py"]
+
+
+def test_every_module_with_logic_has_its_twin():
+    """A command's module needs none: tests/cli/test_commands.py runs every command's examples."""
+    source, tests = ROOT / "src" / "polyvec", ROOT / "tests"
+    alone, needed = [], set()
+    for path in sorted(source.rglob("*.py")):
+        module, tree = path.relative_to(source), ast.parse(path.read_text())
+        command = module.parts[0] == "cli" and (
+            {"command", "app", "main"} & set(re.findall(r"^(?:def )?(\w+)", path.read_text(), re.M))
+        )
+        if command or module == Path("__init__.py") or not has_logic(tree):
+            continue
+        if any((tests / twin).is_file() for twin in twins_of(module)):
+            continue
+        key = module.with_suffix("").as_posix()
+        rule = max(
+            (rule for rule in TWINLESS if key == rule or (rule.endswith("/") and key.startswith(rule))),
+            key=len,
+            default=None,
+        )
+        needed.add(rule)
+        if rule is None or not (tests / TWINLESS[rule]).is_file():
+            alone.append(f"{key}: write tests/{twins_of(module)[0].as_posix()}")
+    assert not alone
+    assert not set(TWINLESS) - needed, "rules that nothing needs any more"
