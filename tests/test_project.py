@@ -186,7 +186,9 @@ def test_the_repository_speaks_of_itself_alone():
 TWINLESS = {  # modules whose claims stand in another file than their own twin, and where
     "browser/": "test_browser.py",
     "cli/demo/table": "cli/test_demo.py",
+    "core/origins": "core/test_commits.py",
     "core/targets": "core/test_local_sinks.py",
+    "finalfusion/": "test_finalfusion.py",
     "formats/cvc/": "formats/test_cvc.py",
     "formats/finalfusion/": "formats/test_finalfusion.py",
     "formats/opening": "formats/test_detection.py",
@@ -201,6 +203,7 @@ TWINLESS = {  # modules whose claims stand in another file than their own twin, 
     "testing/": "testing/test_suite.py",
     "verbs/parts": "verbs/test_resume.py",
     "web/app": "web/test_serve.py",
+    "words/nearest": "test_finalfusion.py",
     "writing/receipts": "writing/test_write.py",
     "writing/tables": "writing/test_inputs.py",
 }
