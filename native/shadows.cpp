@@ -7,31 +7,25 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <vector>
 
 #include "dispatch.hpp"
 #include "lanes.hpp"
+#include "shadows.hpp"
+#include "shadows_neon.hpp"
 
 namespace nb = nanobind;
 
 namespace polyvec {
 namespace {
 
-constexpr float TINY = 1e-30f;  // below it a scale would lose its precision: such rows keep no codes
-
 typedef float F16 __attribute__((vector_size(64), aligned(4)));
 using F8 = Eight<float>::type;
 typedef int32_t I16 __attribute__((vector_size(64), aligned(4)));
 typedef int8_t B16 __attribute__((vector_size(16), aligned(1)));
-
-struct Row {
-    float scale, residue;       // residue: sum of (y / scale - code)^2, in float32 lanes
-    int32_t squares;            // sum of code^2
-    double norm2, centred2, along;
-    float peak;                 // max |y|; infinity where a value is not finite
-};
 
 // `y` is room for the centred row, a multiple of 16 long, zero beyond dim; `codes` has dim entries.
 template <class T, bool centred>
@@ -126,6 +120,16 @@ struct Out {
     float *rows;  // the centred rows in float32, where asked for
 };
 
+POLYVEC_INLINE void put(const Out &out, size_t i, const Row &row) {
+    out.scale[i] = row.scale;
+    out.residue[i] = row.residue;
+    out.peak[i] = row.peak;
+    out.squares[i] = row.squares;
+    out.norm2[i] = row.norm2;
+    out.centred2[i] = row.centred2;
+    out.along[i] = row.along;
+}
+
 template <class T, bool centred>
 POLYVEC_INLINE void measure_rows(const T *x, const float *center, size_t dim, size_t from, size_t to,
                                                         const Out &out, float *room) {
@@ -133,15 +137,23 @@ POLYVEC_INLINE void measure_rows(const T *x, const float *center, size_t dim, si
         const Row row = measure<T, centred>(x + i * dim, center, dim, room, out.codes ? out.codes + i * dim : nullptr);
         if (out.rows)
             for (size_t d = 0; d < dim; ++d) out.rows[i * dim + d] = room[d];
-        out.scale[i] = row.scale;
-        out.residue[i] = row.residue;
-        out.peak[i] = row.peak;
-        out.squares[i] = row.squares;
-        out.norm2[i] = row.norm2;
-        out.centred2[i] = row.centred2;
-        out.along[i] = row.along;
+        put(out, i, row);
     }
 }
+
+#if POLYVEC_NEON
+template <class T, bool centred>
+void neon_rows(const T *x, const float *center, size_t dim, size_t from, size_t to, const Out &out, float *room) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+        for (size_t i = from; i < to; ++i) {
+            put(out, i, measure_neon<centred>(x + i * dim, center, dim, room, out.codes ? out.codes + i * dim : nullptr));
+            if (out.rows) std::memcpy(out.rows + i * dim, centred ? room : x + i * dim, dim * sizeof(float));
+        }
+    } else {
+        measure_rows<T, centred>(x, center, dim, from, to, out, room);
+    }
+}
+#endif
 
 template <class T, bool centred>
 void plain_rows(const T *x, const float *c, size_t dim, size_t from, size_t to, const Out &out, float *room) {
@@ -164,6 +176,9 @@ template <class T, bool centred> auto pick() {
 #if POLYVEC_X86
     if (current_cpu() == Cpu::avx512) return &avx512_rows<T, centred>;
     if (current_cpu() == Cpu::avx2) return &avx2_rows<T, centred>;
+#endif
+#if POLYVEC_NEON
+    if (current_cpu() == Cpu::neon) return &neon_rows<T, centred>;
 #endif
     return &plain_rows<T, centred>;
 }
