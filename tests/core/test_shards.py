@@ -34,6 +34,14 @@ def test_a_glob_gives_shards_by_number_not_by_letter(tmp_path: Path) -> None:
         expand(str(tmp_path / "y_*.fbin"))
 
 
+def test_a_glob_over_folders_takes_them_by_name(tmp_path: Path) -> None:
+    for folder in ("a-b", "a", "a b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.fbin").write_bytes(b"")
+    found = expand(tmp_path / "*" / "x.fbin")
+    assert [place.path.parent.name for place in found] == ["a", "a b", "a-b"]
+
+
 def test_a_file_whose_name_looks_like_a_glob_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "a[1].fbin").write_bytes(b"")
     assert expand(tmp_path / "a[1].fbin") == [Place.of(tmp_path / "a[1].fbin")]

@@ -41,6 +41,15 @@ def test_a_forced_format_is_taken_though_the_bytes_look_otherwise(tmp_path: Path
         pv.open(tmp_path / "a.fbin", format="npy")
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_bytes_of_every_kind_are_opened(kind: type, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", vectors(3, 4))
+    data = kind((tmp_path / "a.npy").read_bytes())
+    with pv.open(data) as collection:
+        assert collection.vectors[:].tolist() == vectors(3, 4).tolist()
+    assert pv.verify(data).ok and pv.describe(data).rows == 3
+
+
 def test_an_option_that_the_format_has_not_is_refused(tmp_path: Path) -> None:
     pv.write(tmp_path / "a.fbin", vectors(4, 3))
     with pytest.raises(pv.InputError, match="bins has no option lossy_words"):

@@ -73,3 +73,12 @@ def test_integers_under_a_float_suffix_are_suspected(tmp_path: Path) -> None:
     data = np.array([3, 2], "<u4").tobytes() + np.arange(1, 7, dtype="<i4").tobytes()
     (tmp_path / "a.fbin").write_bytes(data)
     assert any("try --from ibin" in warning for warning in pv.describe(tmp_path / "a.fbin").warnings)
+
+
+def test_what_else_fits_is_told_by_the_bytes_and_not_by_the_name(tmp_path: Path) -> None:
+    pv.write(tmp_path / "a.gt", np.arange(15, dtype=np.int32).reshape(3, 5))
+    assert "fbin: size = 8 + 3 x 5 x 4" in pv.describe(tmp_path / "a.gt").also_fits
+    np.save(tmp_path / "b.npy", vectors(3, 4))
+    (tmp_path / "b.npy").rename(tmp_path / "b.fbin")
+    found = pv.describe(tmp_path / "b.fbin")
+    assert (found.format, found.rows, found.also_fits) == ("npy", 3, ())

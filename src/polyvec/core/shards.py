@@ -102,8 +102,8 @@ def expand(inputs: Named | Iterable[Named]) -> list[Place]:
 
 
 def _order(place: Place) -> tuple[str, str, int, str]:
-    name = parse_shard_name(place.name)
-    return (place.folder, name.stem, name.number, place.name) if name else (place.folder, place.name, -1, place.name)
+    name, folder = parse_shard_name(place.name), place.folder[:-1] or "."  # with its slash "a" would come after "a-b"
+    return (folder, name.stem, name.number, place.name) if name else (folder, place.name, -1, place.name)
 
 
 def arrange(places: Sequence[Place]) -> ShardSet:

@@ -29,6 +29,7 @@ from polyvec.kernels.threads import default_threads, spread
 
 Bytes = NDArray[np.uint8]
 Where = str | os.PathLike[str] | Place | bytes | bytearray | memoryview
+IN_MEMORY = (bytes, bytearray, memoryview)
 
 NEAR_BYTES = 16 << 10  # of a local file: reading on over so few costs less than asking anew
 PARALLEL_BYTES = 32 << 20  # larger reads are spread over threads: fresh pages cost as much as the bytes themselves
@@ -423,7 +424,7 @@ def open_source(where: Where | Source, *, name: str | None = None) -> Source:
     """A source over a path, a URL, ``-`` (standard input) or bytes, which may be given a name; a source as it is."""
     if isinstance(where, Source):
         return where
-    if isinstance(where, (bytes, bytearray, memoryview)):
+    if isinstance(where, IN_MEMORY):
         return MemorySource(bytes(where), name or "<bytes>")
     if not isinstance(where, Place):
         if os.fspath(where) == "-":

@@ -17,7 +17,7 @@ from polyvec.core.remarks import remark
 from polyvec.core.shards import Named, arrange, expand, permit_files
 from polyvec.core.sidecars import sidecar_places
 from polyvec.core.signatures import shows_options
-from polyvec.core.sources import Source, open_source
+from polyvec.core.sources import IN_MEMORY, Source, Where, open_source
 from polyvec.formats.detection import detect, hinted
 from polyvec.formats.options import ReadingOptions
 from polyvec.formats.origins import open_as
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 @shows_options(ReadingOptions)
 def open(
-    where: str | os.PathLike[str] | Place | bytes | Source,
+    where: Where | Source,
     *,
     format: str | None = None,
     lenient: bool = False,
@@ -63,7 +63,7 @@ def open(
     given = joined(own, options)
     if isinstance(where, Source):
         return _open(where, format, lenient, sidecars, given, offered)
-    if not isinstance(where, (bytes, Place)):
+    if not isinstance(where, (*IN_MEMORY, Place)):
         check_paths(where=where)
         where = where if os.fspath(where) == "-" else Place.of(where)
     if isinstance(where, Place) and where.is_pattern():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Unpack
@@ -14,9 +13,10 @@ from polyvec.core.arguments import check_flags, check_paths, check_texts, joined
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column
 from polyvec.core.layout import Span
+from polyvec.core.places import Place
 from polyvec.core.remarks import unremarked
 from polyvec.core.signatures import shows_options
-from polyvec.core.sources import Source, open_source
+from polyvec.core.sources import IN_MEMORY, Source, Where, open_source
 from polyvec.core.vocab import Strings
 from polyvec.formats.options import ReadingOptions
 from polyvec.kernels.lengths import row_lengths
@@ -73,7 +73,7 @@ class Description:
 
 @shows_options(ReadingOptions)
 def describe(
-    path: str | os.PathLike[str] | Source,
+    path: Where | Source,
     *,
     format: str | None = None,
     layout: bool = False,
@@ -88,7 +88,8 @@ def describe(
     given = joined(own, options)
     if isinstance(path, Source):
         return _describe(path, format, layout, lenient, sample, given)
-    check_paths(path=path)
+    if not isinstance(path, (*IN_MEMORY, Place)):
+        check_paths(path=path)
     return formats.settled(lambda: _describe(open_source(path), format, layout, lenient, sample, given))
 
 
@@ -116,7 +117,7 @@ def _describe(
                 _ids(collection),
                 collection.metadata,
                 tuple(collection.sidecars),
-                tuple(f"{m.variant or f.name}: {m.reason}" for f, m in detection.others if m.confidence > 1),
+                tuple(f"{m.variant or f.name}: {m.reason}" for f, m in detection.others if m.fits),
                 tuple(notes),
                 spans,
             )

@@ -20,11 +20,12 @@ from polyvec.core.digests import read_digests, sidecars_of, write_digests
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.format import Finding, Progress
 from polyvec.core.hashing import DIGEST, HASH_STEP
+from polyvec.core.places import Place
 from polyvec.core.progress import check_progress, telling
 from polyvec.core.remarks import unremarked
 from polyvec.core.sidecars import attach_sidecars
 from polyvec.core.signatures import shows_options
-from polyvec.core.sources import Source, open_source
+from polyvec.core.sources import IN_MEMORY, Source, Where, open_source
 from polyvec.core.ties import check_digests
 from polyvec.formats.options import ReadingOptions
 from polyvec.kernels.threads import Crew
@@ -59,7 +60,7 @@ class Report:
 
 @shows_options(ReadingOptions)
 def verify(
-    path: str | os.PathLike[str] | Source,
+    path: Where | Source,
     *,
     format: str | None = None,
     sha256: str | bool = False,
@@ -75,7 +76,7 @@ def verify(
     missing file is an OSError; whatever is wrong inside a file is a finding. ``progress`` is told the bytes read and how
     many there are. Further options are those of `open`; ``options`` takes them by name, also a foreign format's.
     """
-    if not isinstance(path, Source):
+    if not isinstance(path, (*IN_MEMORY, Place, Source)):
         check_paths(path=path)
     check_texts(format=format)
     check_flags(write_digest=write_digest)
