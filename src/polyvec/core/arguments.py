@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
+from polyvec.core.places import is_url
 
 LONGEST = 60  # letters of a value that a message shows
 
@@ -68,6 +69,16 @@ def check_paths(**given: Any) -> None:
             raise InputError(f"{name} must be a path, not {shown(value)}")
         if "\0" in text:
             raise InputError(f"{name} must be a path, and {shown(text)} holds a zero byte, which no path does")
+
+
+def check_targets(**given: Any) -> None:
+    """`InputError` for what is no path of this machine: only there are files written."""
+    check_paths(**given)
+    for name, value in given.items():
+        if is_url(os.fspath(value)):
+            raise InputError(
+                f"{os.fspath(value)}: {name} is a URL, and files are written to this machine; name a path without ://"
+            )
 
 
 def check_threads(threads: Any) -> None:

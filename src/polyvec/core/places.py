@@ -206,6 +206,11 @@ class Place:
         return self.text
 
 
+def is_url(text: str) -> bool:
+    """Whether a text names a place by a scheme, ``file://`` too."""
+    return "://" in text and _URL.match(text) is not None
+
+
 def suffix_of(name: str) -> str:
     """The lower-case suffix that names the kind; ``.crop_nb_N``, a cut download's mark, is passed over."""
     if "crop_nb_" not in name:

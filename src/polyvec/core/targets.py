@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from polyvec.core.arguments import check_targets
 from polyvec.core.local_sinks import LocalSink, check_local
 from polyvec.core.local_sinks import Together as Together
 from polyvec.core.local_sinks import refuse_inputs as refuse_inputs
@@ -31,6 +32,7 @@ def open_sink(
     the others of that set. ``working`` is for files that are no output: states and parts of an unfinished run.
     `InputError` where no file can be written there.
     """
+    check_targets(target=target)
     if os.fspath(target) == STDOUT:
         return StandardOutput(sha256=sha256)
     return LocalSink(
@@ -48,5 +50,6 @@ def check_target(
     target: str | os.PathLike[str], *, inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = True
 ) -> None:
     """`InputError` where `open_sink` would refuse; a dry run asks this too. Standard output always can be written."""
+    check_targets(target=target)
     if os.fspath(target) != STDOUT:
         check_local(target, inputs=inputs, overwrite=overwrite)

@@ -56,7 +56,6 @@ TYPES = {
     "hbin": "<f2",
     "dbin": "<f8",
 }
-_ENCODINGS = {"raw": None, "float16": "f16bin"}
 
 
 class Bins(Format):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyvec.core.arguments import check_flags, check_paths, check_texts
+from polyvec.core.arguments import check_flags, check_paths, check_targets, check_texts
 from polyvec.core.blocks import Array
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, ReaderColumn
@@ -86,7 +86,8 @@ def import_model(
 
     The tensors must be those of a BERT encoder of the sizes that its configuration states.
     """
-    check_paths(where=where, target=target)
+    check_paths(where=where)
+    check_targets(target=target)
     check_texts(name=name, created_at=created_at)
     check_flags(overwrite=overwrite)
     check_progress(progress)
@@ -247,7 +248,8 @@ def export_model(
     Tensors keep their dtype; int8 ones are decoded to float32. What `import_model` makes of the folder is the same
     file again, bit for bit. The folder is there whole or not at all; other files in it stay.
     """
-    check_paths(source=source, folder=folder)
+    check_paths(source=source)
+    check_targets(folder=folder)
     check_flags(overwrite=overwrite)
     target = Path(folder)
     model = load_model(source)

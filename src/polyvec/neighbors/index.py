@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.arguments import check_paths, check_texts, check_threads
+from polyvec.core.arguments import check_paths, check_targets, check_texts, check_threads
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
@@ -198,7 +198,7 @@ class Index:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the sidecar, atomically; by convention beside the base as `NAME.pvindex`."""
-        check_paths(path=path)
+        check_targets(path=path)
         if self._unchecked is not None and self._unchecked.pending:
             self._unchecked.check(0, len(self._unchecked.data))
         arrays: dict[str, NDArray[Any]] = {name: getattr(self.shadow, name) for name in DTYPES if name != "center"}

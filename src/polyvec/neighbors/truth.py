@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec import formats
-from polyvec.core.arguments import check_flags, check_paths, check_texts, check_threads, check_whole
+from polyvec.core.arguments import check_flags, check_targets, check_texts, check_threads, check_whole
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
@@ -135,7 +135,7 @@ def write_truth(
     ``check_space=False`` starts although the output will not fit.
     """
     started = time.perf_counter()
-    check_paths(output=output)
+    check_targets(output=output)
     check_texts(style=style)
     check_flags(resume=resume, overwrite=overwrite, check_space=check_space)
     check_progress(progress)

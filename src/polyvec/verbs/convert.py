@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from polyvec import formats
-from polyvec.core.arguments import check_flags, check_paths, check_texts
+from polyvec.core.arguments import check_flags, check_paths, check_targets, check_texts
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError
 from polyvec.core.shards import expand
@@ -43,7 +43,8 @@ def convert(
     or column of the source, or values (see `polyvec.verbs.records.read_ids`). Further options are the formats' own: those that the source's format reads
     by (``dim=384``), and those that the target's writes by.
     """
-    check_paths(source=source, target=target)
+    check_paths(source=source)
+    check_targets(target=target)
     check_texts(source_format=source_format)
     check_flags(lenient=lenient, resume=resume)
     writing = gather(options)

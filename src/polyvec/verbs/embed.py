@@ -21,7 +21,15 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.arguments import check_flags, check_paths, check_texts, check_threads, check_whole, shown
+from polyvec.core.arguments import (
+    check_flags,
+    check_paths,
+    check_targets,
+    check_texts,
+    check_threads,
+    check_whole,
+    shown,
+)
 from polyvec.core.blocks import Extent, Raw
 from polyvec.core.collection import Collection
 from polyvec.core.columns import FileColumn
@@ -142,7 +150,8 @@ def embed_corpus(
     ``ids`` a field of them, or what `convert` takes. Further options are those of `write`; ``progress`` is told the texts
     done and how many there are, which is a guess until the end where the file does not say; ``watch`` gets every `Step`.
     """
-    check_paths(source=source, target=target)
+    check_paths(source=source)
+    check_targets(target=target)
     check_texts(kind=kind, field=field, prompt=prompt)
     check_flags(resume=resume)
     check_whole(1, truncate_dim=truncate_dim)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from polyvec import formats
-from polyvec.core.arguments import check_flags, check_paths, check_texts, path_list
+from polyvec.core.arguments import check_flags, check_targets, check_texts, path_list
 from polyvec.core.errors import InputError
 from polyvec.core.shards import arrange, expand
 from polyvec.verbs.convert import refuse_given, write_given
@@ -36,7 +36,7 @@ def merge(
     finished shards are kept beside the target until all are done, and a killed run continues. Takes the options of
     `convert`.
     """
-    check_paths(target=target)
+    check_targets(target=target)
     check_texts(source_format=source_format)
     check_flags(lenient=lenient, strict=strict, resume=resume)
     writing = gather(options)

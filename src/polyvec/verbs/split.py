@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from polyvec import formats
-from polyvec.core.arguments import check_flags, check_paths, check_texts, check_whole, shown, whole
+from polyvec.core.arguments import check_flags, check_paths, check_targets, check_texts, check_whole, shown, whole
 from polyvec.core.errors import InputError
 from polyvec.core.journal import pending
 from polyvec.core.progress import onward, telling
@@ -45,7 +45,8 @@ def split(
     number. All shards appear at one moment, in place of those of an earlier split of the same name. Takes the options
     of `convert`.
     """
-    check_paths(source=source, target=target)
+    check_paths(source=source)
+    check_targets(target=target)
     check_texts(source_format=source_format)
     check_flags(lenient=lenient)
     check_whole(1, rows=rows, parts=parts)
@@ -199,7 +200,8 @@ def sample(
     """Write some rows of a file: the first ``head``, a ``range`` (start, stop), ``random`` ones by ``seed``, or every
     ``stride``-th (at most ``limit``). Takes the options of `convert`.
     """
-    check_paths(source=source, target=target)
+    check_paths(source=source)
+    check_targets(target=target)
     check_texts(source_format=source_format)
     check_flags(lenient=lenient)
     writing = gather(options)

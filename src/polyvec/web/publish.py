@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.codecs.levels import Codes, bad_rows, quantize_rows
-from polyvec.core.arguments import check_flags, check_mapping, check_paths, check_texts, shown
+from polyvec.core.arguments import check_flags, check_mapping, check_targets, check_texts, shown
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError
 from polyvec.core.folders import FolderSink, is_leftover, recover
@@ -82,7 +82,7 @@ def publish(
     site, unless ``overwrite=False`` is given; files of yours in it stay, and nothing else is ever touched.
     """
     _check_arguments(collection, title, projection, roles, drop_invalid, overwrite, progress)
-    check_paths(output=output)
+    check_targets(output=output)
     target = Path(output)
     recover(target)
     _refuse_folder(target, overwrite)
@@ -114,7 +114,7 @@ def publish_single_file(
 ) -> Published:
     """Write one HTML file with everything in it; it opens from disk, without a server. Options as in `publish`."""
     _check_arguments(collection, title, projection, roles, drop_invalid, overwrite, progress)
-    check_paths(path=path)
+    check_targets(path=path)
     collection, dropped = _searchable(collection, drop_invalid)
     if collection.rows * collection.dim > MOST_SINGLE:
         raise InputError(

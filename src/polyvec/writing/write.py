@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from polyvec.core.arguments import check_mapping, check_paths
+from polyvec.core.arguments import check_mapping, check_targets
 from polyvec.core.collection import Collection
 from polyvec.writing.inputs import as_collection
 from polyvec.writing.options import WritingOptions, gather, shows_options
@@ -32,7 +32,7 @@ def write(
     number lists are vectors (``column`` chooses one), a column ``id`` is the ids (``ids="NAME"`` chooses another), all
     else is records. Takes the options of `convert`.
     """
-    check_paths(path=path)
+    check_targets(path=path)
     check_mapping(metadata=metadata)
     writing = gather(options)
     collection = as_collection(data, vocab=vocab, records=records, ids=ids, metadata=metadata)
