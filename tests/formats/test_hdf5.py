@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -141,3 +142,20 @@ def test_standard_output_takes_hdf5(path: Path, capfdbinary: Any) -> None:
     path.write_bytes(capfdbinary.readouterr().out)
     with pv.open(path) as c:
         assert np.array_equal(c.vectors, vectors(5, 6))
+
+
+def test_threads_read_compressed_datasets_as_one_thread_does(tmp_path: Path) -> None:
+    rows = {"vectors": vectors(600, 16), "more": vectors(500, 3, np.int64, seed=1)}
+    pv.write(tmp_path / "a.h5", Collection.from_arrays(rows), compression="gzip", measure=False)
+    with pv.open(tmp_path / "a.h5") as collection, ThreadPoolExecutor(8) as pool:
+
+        def read(seed: int) -> None:
+            random = np.random.default_rng(seed)
+            for _ in range(30):
+                for name, wanted in rows.items():
+                    start, stop = sorted(random.integers(0, len(wanted), 2).tolist())
+                    assert (collection[name][start:stop] == wanted[start:stop]).all()
+                    some = random.integers(0, len(wanted), 5)
+                    assert (collection[name].take(some) == wanted[some]).all()
+
+        list(pool.map(read, range(8)))

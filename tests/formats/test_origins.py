@@ -7,6 +7,7 @@ import os
 import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import numpy as np
 import pytest
 
 import polyvec as pv
+from polyvec import formats
 from polyvec.testing.descriptors import no_descriptors_left
 
 ROWS = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
 ROWS /= np.linalg.norm(ROWS, axis=1, keepdims=True)
 WORDS = [f"w{row}" for row in range(40)]
 RECORDS = [{"name": word} for word in WORDS]
+GOLDEN = Path(__file__).parents[1] / "golden"
 FILES = (
     "a.fbin",
     "a.npy",
@@ -53,15 +56,46 @@ def write_all(folder: Path) -> dict[str, Any]:
     return found
 
 
-def read(collection: pv.Collection) -> tuple[bytes, list[str] | None, Any]:
+def golden_files() -> list[Path]:
+    """The files that other programs wrote, of every format that has another writer."""
+    return [
+        path
+        for format in formats.all_formats()
+        for path in sorted((GOLDEN / format.name).glob("*"))
+        if path.suffix in format.suffixes
+    ]
+
+
+def write_own(folder: Path) -> list[Path]:
+    """A file of each format that no other program writes."""
+    made = []
+    for name in ("own.i8bin", "own.weights"):
+        pv.write(folder / name, ROWS, format=name.partition(".")[2], durable=False, measure=False)
+        made.append(folder / name)
+    return made
+
+
+def seen(collection: pv.Collection) -> dict[str, Any]:
+    """All that a collection holds, and what it makes of a word that is not there."""
+    vocab, ids = collection.vocab, collection.ids
+    subwords = None if vocab is None else vocab.subwords
+    return {
+        "kind": (collection.format, collection.main, collection.path, collection.notes, collection.metadata),
+        "columns": {
+            name: (column.shape, column.encoding, np.asarray(column[:]).tobytes(), column[-1:].tobytes())
+            for name, column in collection.columns.items()
+        },
+        "words": None if vocab is None else list(vocab),
+        "subwords": None if subwords is None else list(subwords.indices("unseen")),
+        "records": None if collection.records is None else list(collection.records),
+        "ids": None if ids is None else list(ids),
+    }
+
+
+def read(collection: pv.Collection) -> dict[str, Any]:
     """What another process sees of a collection."""
     with collection:
-        words = None if collection.vocab is None else list(collection.vocab)
-        return (
-            np.asarray(collection.vectors[:]).tobytes(),
-            words,
-            None if not collection.records else collection.records[2],
-        )
+        return seen(collection)
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
@@ -70,14 +104,17 @@ def test_another_process_reads_the_same_rows(tmp_path: Path, method: str) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         files = write_all(tmp_path)
-    wanted = {name: (np.asarray(c.vectors[:]).tobytes(), c.vocab and list(c.vocab)) for name, c in files.items()}
-    with multiprocessing.get_context(method).Pool(2) as pool:
-        found = dict(zip(files, pool.map(read, files.values())))
-    for name, (rows, words, record) in found.items():
-        assert (rows, words) == wanted[name], name
-        assert name == "shards" or record is not None, name
-    for collection in files.values():
-        collection.close()
+        for path in (*golden_files(), *write_own(tmp_path)):
+            with suppress(pv.FormatError):  # some are there to be refused
+                files[f"{path.parent.name}/{path.name}"] = pv.open(path)
+        assert {collection.format for collection in files.values()} == {f.name for f in formats.all_formats()}
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            found = dict(zip(files, pool.map(read, files.values())))
+        for name, collection in files.items():
+            assert found[name] == seen(collection), name
+        for collection in files.values():
+            collection.close()
+    assert all(found[name]["records"] == RECORDS for name in FILES)
 
 
 def _inherited(rows: list[int]) -> bytes:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 import polyvec as pv
 from polyvec.core.collection import Collection
 from polyvec.formats import parquet
+from polyvec.formats.tabular.table import Cursor
 from polyvec.testing import Sample, vectors
 from polyvec.testing.apart import ApartSuite
 
@@ -287,3 +290,28 @@ def test_any_records_come_back_as_they_were(records: list[dict[str, Any]], suffi
         pv.write(path, vectors(len(records), 2), records=records, vocab=[f"{r}" for r in records], durable=False)
         with pv.open(path) as c:
             assert [dict(r) for r in c.records] == records and list(c.vocab) == [f"{r}" for r in records]
+
+
+def test_threads_load_the_words_once_and_in_turn_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [f"w{row}" for row in range(len(ROWS))]
+    pv.write(tmp_path / "a.parquet", ROWS, vocab=words, records=[{"n": row} for row in range(len(ROWS))])
+    walked: list[tuple[list[str], bool]] = []
+    walk = Cursor.walk
+
+    def watched(self: Cursor, *asked: int) -> Any:
+        for found in walk(self, *asked):
+            walked.append((self._names, self._table.lock.locked()))
+            yield found
+
+    gate = threading.Barrier(8)
+
+    def read(number: int) -> None:
+        gate.wait()
+        assert list(collection.vocab or ()) == words
+        assert (collection.vectors[number:] == ROWS[number:]).all()
+        assert collection.records is not None and collection.records[number] == {"n": number}
+
+    with pv.open(tmp_path / "a.parquet") as collection, ThreadPoolExecutor(8) as pool:
+        monkeypatch.setattr(Cursor, "walk", watched)
+        list(pool.map(read, range(8)))
+    assert sum(names == ["word"] for names, _ in walked) == 1 and all(locked for _, locked in walked)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.origins import Once
 from polyvec.kernels import strings as tables
 from polyvec.kernels import subwords as kernels
 from polyvec.kernels.strings import Table
@@ -133,7 +134,7 @@ class ExplicitIndexer(_Single):
     max_n: int
     ngrams: Strings
     targets: NDArray[np.int64]
-    _index: list[tables.Index] = field(default_factory=list, repr=False)
+    _index: Once[tables.Index] = field(default_factory=Once, repr=False)
 
     @property
     def rows(self) -> int:
@@ -141,10 +142,9 @@ class ExplicitIndexer(_Single):
         return int(self.targets.max(initial=-1)) + 1
 
     def lookup(self, words: Table) -> Rows:
-        if not self._index:
-            self._index.append(tables.build_index(self.ngrams.table))
+        index = self._index.get(lambda: tables.build_index(self.ngrams.table))
         found, splits = kernels.ngram_table(words, min_n=self.min_n, max_n=self.max_n)
-        at = self._index[0].find_table(found.data, found.starts, found.stops)
+        at = index.find_table(found.data, found.starts, found.stops)
         known = np.append(self.targets, -1)  # index -1, an n-gram that is not there, gives -1
         return Rows(np.ascontiguousarray(known[at]), splits)
 

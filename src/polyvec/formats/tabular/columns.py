@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -14,6 +13,7 @@ from polyvec.core.blocks import Array, Block, Codec, Raw, bounded_rows, rows_per
 from polyvec.core.columns import ArrayColumn, Column, clusters
 from polyvec.core.errors import Corrupt, FormatError
 from polyvec.core.exchange import arrow
+from polyvec.core.origins import Once
 from polyvec.core.vocab import Strings
 from polyvec.formats.tabular.table import SCAN_ROWS, Table
 
@@ -134,21 +134,26 @@ class TableStrings(Strings):
     def __init__(self, table: Table, name: str) -> None:
         self.label, self.lossy = table.label, False
         self._table, self._name = table, name
+        self._read: Once[Strings] = Once()
 
-    @cached_property
+    @property
     def _loaded(self) -> Strings:
+        return self._read.get(self._load)
+
+    def _load(self) -> Strings:
         pieces: list[bytes] = []
         sizes: list[NDArray[np.int64]] = []
-        for start, batch in self._table.cursor(self._name).walk(0, self._table.rows, SCAN_ROWS):
-            array = batch.column(0)
-            if array.null_count:
-                refuse_null(array, self.label, self._name, start, 1)
-            with self._table.wrapped():
-                array = array.cast(arrow().large_string())
-                _, places, data = array.buffers()
-                edges = np.frombuffer(places, np.int64, len(array) + 1, array.offset * 8)
-                pieces.append(data[int(edges[0]) : int(edges[-1])].to_pybytes() if data is not None else b"")
-            sizes.append(np.diff(edges))
+        with self._table.lock:  # columns of the table may be read at the same time
+            for start, batch in self._table.cursor(self._name).walk(0, self._table.rows, SCAN_ROWS):
+                array = batch.column(0)
+                if array.null_count:
+                    refuse_null(array, self.label, self._name, start, 1)
+                with self._table.wrapped():
+                    array = array.cast(arrow().large_string())
+                    _, places, data = array.buffers()
+                    edges = np.frombuffer(places, np.int64, len(array) + 1, array.offset * 8)
+                    pieces.append(data[int(edges[0]) : int(edges[-1])].to_pybytes() if data is not None else b"")
+                sizes.append(np.diff(edges))
         stops = np.cumsum(np.concatenate(sizes)) if sizes else np.empty(0, np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), stops[:-1]]) if len(stops) else stops
         return Strings(b"".join(pieces), starts, stops, label=self.label)
