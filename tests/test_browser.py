@@ -21,6 +21,7 @@ from polyvec.browser import (
     quantize,
     validate_l2_norm,
 )
+from polyvec.testing.descriptors import no_descriptors_left
 from polyvec.verbs.records import read_records
 
 WHEN = "2025-10-16T00:00:00+00:00"
@@ -208,7 +209,7 @@ def test_a_damaged_export_is_refused_in_the_browsers_words(tmp_path: Path, name,
     path = tmp_path / name
     data = change(path.read_bytes())
     path.unlink() if data is None else path.write_bytes(data)
-    with pytest.raises(pv.FormatError) as caught:
+    with no_descriptors_left(), pytest.raises(pv.FormatError) as caught:
         load_browser_index(tmp_path)
     assert words in str(caught.value)
 

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from polyvec.core.columns import ArrayColumn
 from polyvec.core.errors import Corrupt, InputError, UnknownWord
 from polyvec.core.subwords import BucketIndexer
 from polyvec.core.vocab import Vocab
+from polyvec.finalfusion import embeddings
 from polyvec.testing import vectors
+from polyvec.testing.descriptors import no_descriptors_left
 
 GOLDEN = Path(__file__).parent / "golden" / "finalfusion"
 MANIFEST = json.loads((GOLDEN / "manifest.json").read_text())
@@ -296,3 +299,25 @@ def test_a_fasttext_model_without_subwords_loads_unit_rows(tmp_path: Path) -> No
         model.write(tmp_path / "back.bin", durable=False)
     with pv.open(tmp_path / "back.bin") as back:
         assert back.format == "word2vec" and np.allclose(back.vectors.to_numpy(), rows, rtol=3e-7)
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_a_load_that_fails_leaves_no_file_open(mmap: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pv.write(tmp_path / "a.fifu", vectors(4, 3), vocab=list("abcd"), durable=False)
+    pv.write(tmp_path / "a.fbin", vectors(4, 3), durable=False)
+    finalfusion.load(tmp_path / "a.fifu", mmap=mmap).close()
+
+    asked: list[Any] = []
+
+    def refuse(column: Any, **_: object) -> None:
+        asked.append(column.source)
+        raise MemoryError
+
+    with no_descriptors_left(), pytest.raises(InputError) as told:
+        finalfusion.load(tmp_path / "a.fbin", mmap=mmap)
+    monkeypatch.setattr(embeddings, "Storage", refuse)
+    with pytest.raises(MemoryError):
+        finalfusion.load(tmp_path / "a.fifu", mmap=mmap)
+    with pytest.raises(ValueError, match="is closed"):
+        asked[0].read_at(0, 1)
+    assert told.traceback

@@ -18,6 +18,7 @@ from polyvec.core.sources import open_source
 from polyvec.cvc.loading import File
 from polyvec.formats.cvc.header import read_header
 from polyvec.testing import vectors
+from polyvec.testing.descriptors import no_descriptors_left
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cvc"
 ROWS = vectors(1000, 8)
@@ -297,3 +298,37 @@ def test_mapped_columns_by_name(tmp_path: Path) -> None:
         assert loader.get_column_view(1, "id").tolist() == [*range(300, 600)]
         assert loader.get_column_view(0, "a").dtype == np.float16
         assert np.array_equal(loader.load_chunk(3, column="a"), HALF[900:])
+
+
+def test_a_chunked_load_that_is_abandoned_or_fails_leaves_no_file_open(packed: Path) -> None:
+    next(iter(cvc.load_cvc_chunked(packed)))
+    with no_descriptors_left(collected=True):
+        chunks = cvc.load_cvc_chunked(packed)
+        next(chunks)
+        del chunks
+    with no_descriptors_left():
+        chunks = cvc.load_cvc_chunked(packed)
+        next(chunks)
+        chunks.close()
+    flip(packed, 1)
+    with no_descriptors_left(), pytest.raises(cvc.CorruptedChunkError) as told:
+        list(cvc.load_cvc_chunked(packed))
+    assert told.traceback  # whose frames hold what was open
+
+
+def test_a_mapped_loader_opened_twice_or_failing_leaves_no_file_open(packed: Path, tmp_path: Path) -> None:
+    with no_descriptors_left():
+        loader = cvc.MMapCVCLoader(packed).open()
+        held = loader._open.source
+        with loader as again:
+            assert again is loader and loader.load_chunk(0).shape == (300, 8)
+            assert loader._open.source is held, "a second file was opened, and nobody closes the first"
+        with pytest.raises(ValueError, match="closed"):
+            held.read_at(0, 1)
+    with no_descriptors_left():
+        with cvc.MMapCVCLoader(packed) as loader, pytest.raises(pv.InputError) as told:
+            loader.load_chunk(99)
+        (tmp_path / "bad.cvc").write_bytes(packed.read_bytes()[:40])
+        with pytest.raises(pv.FormatError) as worse:
+            cvc.MMapCVCLoader(tmp_path / "bad.cvc").open()
+    assert told.traceback and worse.traceback

@@ -9,6 +9,7 @@ import pytest
 
 import polyvec as pv
 from polyvec import fbin
+from polyvec.testing.descriptors import no_descriptors_left
 
 
 def test_metadata_has_the_reference_keys(path):
@@ -85,3 +86,25 @@ def test_no_warning_on_a_sound_file(path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fbin.FBINReader(path).close()
+
+
+@pytest.mark.parametrize("mmap_mode", [True, False])
+def test_a_sequence_that_is_abandoned_leaves_no_file_open(path, mmap_mode):
+    next(fbin.FBINReader(path, mmap_mode).read_sequential())
+    with no_descriptors_left(collected=True):
+        pieces = fbin.FBINReader(path, mmap_mode).read_sequential(chunk_size=10)
+        next(pieces)
+        del pieces
+    with no_descriptors_left(), fbin.FBINReader(path, False) as reader:
+        pieces = reader.read_sequential(chunk_size=10)
+        next(pieces)
+
+
+def test_a_reader_that_fails_leaves_no_file_open(path):
+    path.write_bytes(path.read_bytes()[:-5])
+    with no_descriptors_left(), pytest.raises(pv.FormatError) as told:
+        fbin.FBINReader(path, strict=True)
+    path.write_bytes(b"PK")
+    with no_descriptors_left(), pytest.raises(pv.FormatError) as worse:
+        fbin.FBINReader(path)
+    assert told.traceback and worse.traceback

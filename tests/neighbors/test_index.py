@@ -13,6 +13,7 @@ from polyvec.core.errors import Corrupt, InputError, Truncated, Unsupported
 from polyvec.neighbors.index import Index, sidecar_path
 from polyvec.neighbors.metric import NAMES
 from polyvec.neighbors.search import search
+from polyvec.testing.descriptors import no_descriptors_left
 
 from .datasets import CASES
 from .test_scan import brute_force
@@ -218,3 +219,23 @@ def test_an_index_of_nothing_is_refused():
         Index.build(np.empty((0, 3), np.float32))
     with pytest.raises(InputError, match="whole numbers, such as ids"):
         Index.build(np.ones((3, 3), np.int32))
+
+
+def test_a_bad_sidecar_leaves_no_file_open(base, tmp_path):
+    sidecar = Index.build(base).save(tmp_path / "i")
+    whole = sidecar.read_bytes()
+    Index.open(sidecar, base)
+    kept = []
+    with no_descriptors_left(collected=True):
+        for data in (b"", whole[:10], whole[:300], whole[:-64], whole[:200] + b"x" + whole[201:], whole + bytes(64)):
+            sidecar.write_bytes(data)
+            with pytest.raises(pv.FormatError) as told:
+                Index.open(sidecar, base)
+            kept.append(told.type)
+        sidecar.write_bytes(whole)
+        with pytest.raises(InputError):
+            Index.open(sidecar, base, column="none")
+        with pytest.raises(FileNotFoundError):
+            Index.open(sidecar, tmp_path / "none.fbin")
+        del told
+    assert len(kept) == 6

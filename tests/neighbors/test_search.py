@@ -9,6 +9,7 @@ import polyvec as pv
 from polyvec.core.errors import InputError
 from polyvec.neighbors import inputs as inputs_module
 from polyvec.neighbors.search import search
+from polyvec.testing.descriptors import no_descriptors_left
 
 from .test_scan import brute_force
 
@@ -135,3 +136,20 @@ def test_bad_input_is_one_clear_line(base, queries, options, says):
     with pytest.raises(InputError, match=says) as caught:
         search(base, queries, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_a_search_that_its_progress_stops_leaves_no_file_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs_module, "BLOCK_BYTES", 4096)
+    pv.write(tmp_path / "a.fbin", ROWS)
+    pv.write(tmp_path / "q.npy", QUERIES)
+
+    def stop(now, total):
+        raise KeyboardInterrupt
+
+    search(tmp_path / "a.fbin", tmp_path / "q.npy", 2)
+    for base in (tmp_path / "a.fbin", [tmp_path / "a.fbin", tmp_path / "a.fbin"]):
+        with no_descriptors_left(), pytest.raises(KeyboardInterrupt) as told:
+            search(base, tmp_path / "q.npy", 2, progress=stop)
+    with no_descriptors_left(), pytest.raises(KeyboardInterrupt):
+        pv.Index.build(tmp_path / "a.fbin", progress=stop)
+    assert told.traceback

@@ -251,7 +251,9 @@ class MMapCVCLoader:
         self._file: File | None = None
 
     def open(self) -> MMapCVCLoader:
-        """Open the file; entering the context does too."""
+        """Open the file, if it is not open yet; entering the context does too."""
+        if self._file is not None:
+            return self
         source = open_source(self.path)
         try:
             self._file = File(source, "cpu", "torch", "auto", "raise", 0.0, None)

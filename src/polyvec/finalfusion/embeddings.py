@@ -57,10 +57,13 @@ def load(
         raise InputError(f"{os.fspath(path)!s}: {found} files hold no words; search them with polyvec search")
     strict = collection.format == "finalfusion" if duplicates is None else duplicates == "error"
     try:
-        return Embeddings(collection, mmap=mmap, unique=strict)
-    finally:
-        if not mmap:
-            collection.close()
+        model = Embeddings(collection, mmap=mmap, unique=strict)
+    except BaseException:
+        collection.close()
+        raise
+    if not mmap:
+        collection.close()
+    return model
 
 
 class Embeddings:
