@@ -186,22 +186,15 @@ def test_the_repository_speaks_of_itself_alone():
 TWINLESS = {  # modules whose claims stand in another file than their own twin, and where
     "browser/": "test_browser.py",
     "cli/demo/table": "cli/test_demo.py",
-    "finalfusion/": "test_finalfusion.py",
     "formats/cvc/": "formats/test_cvc.py",
     "formats/finalfusion/": "formats/test_finalfusion.py",
     "formats/opening": "formats/test_detection.py",
     "formats/tabular/": "formats/test_parquet.py",
     "formats/weights/": "formats/test_weights.py",
     "gpu/": "gpu/test_decode.py",  # one suite for every backend, here and on a GPU
-    "neighbors/batch": "neighbors/test_scan.py",
-    "neighbors/probe": "neighbors/test_extremes.py",
-    "neighbors/rows": "neighbors/test_agreement.py",
-    "reports/axes": "reports/test_charts.py",
-    "reports/": "reports/test_quality.py",
     "testing/": "testing/test_suite.py",
     "verbs/parts": "verbs/test_resume.py",
     "web/app": "web/test_serve.py",
-    "words/nearest": "test_finalfusion.py",
     "writing/receipts": "writing/test_write.py",
     "writing/tables": "writing/test_inputs.py",
 }

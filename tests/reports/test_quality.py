@@ -10,13 +10,8 @@ import pytest
 import polyvec as pv
 from polyvec.core.errors import InputError
 from polyvec.kernels import available_paths, use_path
-from polyvec.reports import measuring as measuring_module
-from polyvec.reports import runs as runs_module
-from polyvec.reports import suggestion as suggestion_module
-from polyvec.reports import trials as trials_module
 from polyvec.reports.pages import quality_lead, quality_page
 from polyvec.reports.quality import measure_quality
-from polyvec.reports.runs import spread_runs
 from polyvec.reports.suggestion import pick_smallest
 from polyvec.reports.trials import TRIALS, Look, nearest
 
@@ -63,14 +58,6 @@ def test_the_figures_are_those_of_a_plain_computation():
     assert entry.recall(10).low <= entry.recall(10).recall <= entry.recall(10).high
 
 
-def test_blocks_do_not_change_the_figures(monkeypatch):
-    whole = measure_quality(ROWS, encodings=["int8-row", "bit"], sample_queries=30, k=[5])
-    monkeypatch.setattr(runs_module, "RUN_ROWS", 300)
-    pieces = measure_quality(ROWS, encodings=["int8-row", "bit"], sample_queries=30, k=[5])
-    for a, b in zip(whole.entries, pieces.entries):
-        assert (a.max_error, a.recalls) == (b.max_error, b.recalls)
-
-
 def test_a_compressed_file_is_compared_row_by_row(tmp_path):
     pv.write(tmp_path / "a.fbin", ROWS)
     pv.convert(tmp_path / "a.fbin", tmp_path / "b.f16bin", encoding="float16")
@@ -85,11 +72,6 @@ def test_the_suggestion_is_the_smallest_that_holds(report):
     able = [e for e in report.entries if e.recall(10).low >= 0.9 and TRIALS[e.name].target is not None]
     assert report.suggestion == min(able, key=lambda e: e.bytes).name == pick_smallest(able, 10, 0.9)
     assert pick_smallest(report.entries[-3:], 10, 0.99) == "raw"
-
-
-def test_given_queries_are_not_held_out():
-    found = measure_quality(ROWS, encodings=["float16"], queries=ROWS[:20], k=[1])
-    assert found.measured_rows == 3000 and not found.held_out and found.entries[0].recall(1).recall > 0.9
 
 
 def plain_recall(rows, after, queries, k, metric):
@@ -128,31 +110,6 @@ def test_a_sample_of_rows_says_that_it_flatters_and_suggests_nothing():
         measure_quality(ROWS, sample_rows=300, suggest=0.9)
 
 
-def test_all_given_queries_are_used_or_how_many_is_said():
-    queries = np.random.default_rng(5).standard_normal((1000, 32)).astype(np.float32)
-    queries[500:] += 3  # the second half is of another kind
-    found = measure_quality(ROWS, encodings=["bit"], queries=queries, k=[10])
-    assert (found.queries, found.given_queries) == (1000, 1000) and "1,000 queries given" in quality_lead(found)[1]
-    some = measure_quality(ROWS, encodings=["bit"], queries=queries, k=[10], sample_queries=500)
-    assert "with 500 of 1,000 queries given, evenly spread" in quality_lead(some)[1]
-    rows = np.linspace(0, 999, 500).astype(np.int64)
-    same, first = (measure_quality(ROWS, encodings=["bit"], queries=queries[r], k=[10]) for r in (rows, slice(500)))
-    assert some.entries[0].recalls == same.entries[0].recalls != first.entries[0].recalls
-
-
-@pytest.mark.parametrize(("scale", "wanted"), [(1.0, "int8-chunk"), (1e-3, "int8-chunk")])
-def test_chunks_are_those_of_the_file_that_convert_writes(tmp_path, monkeypatch, scale, wanted):
-    rows = (ROWS * scale).astype(np.float32)
-    rows[:1000] *= 30  # one range for all would lose the others
-    for module in (trials_module, measuring_module, suggestion_module):
-        monkeypatch.setattr(module, "CHUNK_ROWS", 1000)
-    pv.write(tmp_path / "a.fbin", rows)
-    tried = measure_quality(tmp_path / "a.fbin", encodings=["int8-chunk"], sample_queries=40, k=[10]).entries[0]
-    pv.convert(tmp_path / "a.fbin", tmp_path / "a.cvc", encoding="int8", chunk_rows=1000)
-    made = measure_quality(tmp_path / "a.fbin", tmp_path / "a.cvc", sample_queries=40, k=[10]).entries[0]
-    assert (tried.max_error, tried.recalls) == (made.max_error, made.recalls)
-
-
 def test_only_what_convert_writes_is_suggested(report):
     assert report.suggestion in ("float16", "bfloat16", "int8-chunk", "raw")
     assert report.command is None  # of an array there is no file to convert
@@ -182,31 +139,10 @@ def test_recall_plots_have_whiskers(report):
     assert f"({entry.low:.4g} to {entry.high:.4g})</title>" in quality_page(report)
 
 
-def test_odd_rows_are_left_out_and_said():
-    rows = ROWS.copy()
-    rows[5, 3], rows[9] = np.nan, np.inf
-    rows[11] = 0
-    found = measure_quality(rows, encodings=["int8", "bit"], sample_queries=20, k=[1])
-    assert found.skipped_rows == 2 and all(e.failed is None for e in found.entries)
-
-
-@pytest.mark.parametrize("scale", [1e-60, 1e60])
-@pytest.mark.filterwarnings("error")
-def test_rows_that_float32_cannot_hold_are_said_to_be_that(scale):
-    with pytest.raises(InputError, match="in float32, all zero or not finite"):
-        measure_quality(ROWS.astype(np.float64) * scale)
-
-
 def test_an_encoding_that_cannot_be_is_said():
     found = measure_quality(ROWS * np.float32(1e6), encodings=["float16", "bfloat16"], sample_queries=20, k=[1])
     assert "does not fit float16" in found.entries[0].failed and found.entries[1].failed is None
     assert "could not be measured" in quality_page(found)
-
-
-def test_large_files_are_sampled_in_spread_runs():
-    runs = spread_runs(10_000_000, 100_000)
-    assert runs[0][0] == 0 and runs[-1][1] == 10_000_000 and 50_000 < sum(b - a for a, b in runs) <= 100_000
-    assert spread_runs(10, 100) == [(0, 10)]
 
 
 def test_the_page_is_one_file_with_plots_and_nothing_fetched(report):
@@ -261,19 +197,3 @@ def test_the_nearest_centroid_is_the_same_on_every_path(path):
 def test_bad_input_is_one_clear_line(options, says):
     with pytest.raises(InputError, match=re.escape(says)):
         measure_quality(ROWS, **options)
-
-
-def test_a_compressed_copy_in_shards_has_the_size_of_all_of_them(tmp_path):
-    pv.write(tmp_path / "a.fbin", ROWS)
-    pv.split(tmp_path / "a.fbin", tmp_path / "part.npy", parts=4)
-    found = measure_quality(tmp_path / "a.fbin", str(tmp_path / "part*.npy"), sample_queries=5, k=[1]).entries[0]
-    assert found.name.startswith("part") and found.name.endswith(".npy (4 files)")
-    assert found.bytes == sum(path.stat().st_size for path in tmp_path.glob("part*.npy"))
-
-
-def test_an_encoding_that_nothing_writes_is_named_only_where_it_is_clearly_smaller():
-    rows = np.random.default_rng(8).standard_normal((20_000, 8)).astype(np.float32)
-    few = measure_quality(rows, encodings=["int8-chunk", "int8-file"], sample_queries=50, k=[10], suggest=0.1)
-    sizes = {entry.name: entry.bytes for entry in few.entries}
-    assert sizes["int8-chunk"] * 0.99 < sizes["int8-file"] < sizes["int8-chunk"]
-    assert few.suggestion == "int8-chunk" and few.smaller is None

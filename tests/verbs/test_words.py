@@ -120,24 +120,6 @@ def test_rows_that_are_centroids_come_back_as_they_were(norms: bool) -> None:
         assert np.allclose(parts["norms"], 2 * np.linalg.norm(rows, axis=1), rtol=1e-5)
 
 
-def test_accuracy_counts_section_by_section() -> None:
-    model = finalfusion.load(GOLDEN / "simple.fifu")
-    right = model.analogy("Berlin", "Tübingen", "Zürich", 1)[0].word
-    lines = [
-        ": one",
-        f"Berlin Tübingen Zürich {right}",
-        "Berlin Tübingen Zürich hello",
-        "",
-        ": two",
-        "no such words here",
-    ]
-    sections = finalfusion.accuracy(model, lines)
-    assert [tuple(s) for s in sections] == [("one", 2, 0, 1), ("two", 0, 1, 0)]
-    assert sections[0].accuracy == 0.5
-    with pytest.raises(InputError, match="line 1"):
-        finalfusion.accuracy(model, ["a b c"])
-
-
 def test_a_report_compares_rows_at_their_lengths(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32) * 7
     pv.write(tmp_path / "s.bin", rows, vocab=[f"w{row}" for row in range(300)], durable=False)

@@ -6,10 +6,10 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyvec.core.collection import Collection
+from polyvec.core.places import Place
 from polyvec.formats.cvc.encoding import CHUNK_ROWS
 from polyvec.neighbors.inputs import Base
 from polyvec.reports.tally import Entry
@@ -74,9 +74,10 @@ def _command(name: str, original: Base, collection: Collection, column: str | No
     trial = TRIALS.get(name)
     if trial is None or trial.target is None or not isinstance(original, (str, os.PathLike)):
         return None
-    source = Path(original)
+    source = Place.of(original)
     stem = source.stem.replace("*", "").replace("?", "").rstrip("-_.") or "all"
-    words = ["polyvec", "convert", str(original), str(source.with_name(f"{stem}-{name}{trial.target.suffix}"))]
+    written = f"{stem}-{name}{trial.target.suffix}"  # beside a local file; here, where the file is far
+    words = ["polyvec", "convert", str(original), str(source.sibling(written)) if source.local else written]
     words += ["--encoding", trial.target.encoding]
     if column is not None or len(collection.columns) > 1:
         words += ["--column", column or collection.main]

@@ -22,7 +22,7 @@ from polyvec.finalfusion import embeddings
 from polyvec.testing import vectors
 from polyvec.testing.descriptors import no_descriptors_left
 
-GOLDEN = Path(__file__).parent / "golden" / "finalfusion"
+GOLDEN = Path(__file__).parents[1] / "golden" / "finalfusion"
 MANIFEST = json.loads((GOLDEN / "manifest.json").read_text())
 NAMES = sorted(MANIFEST)
 
@@ -166,46 +166,12 @@ def test_duplicates_are_an_error_that_says_how_to_go_on(tmp_path: Path) -> None:
     assert finalfusion.load(tmp_path / "d.txt").vocab.duplicates.tolist() == [2]
 
 
-def model_of(rows: np.ndarray, words: list[str]) -> finalfusion.Embeddings:
-    return finalfusion.Embeddings(Collection.from_arrays(rows, vocab=words))
-
-
-def test_similarity_is_the_cosine_even_where_rows_are_not_unit() -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((200, 16)).astype(np.float32) * rng.random((200, 1)).astype(np.float32)
-    model = model_of(rows, [f"w{i:03}" for i in range(200)])
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    query = rng.standard_normal(16)
-    scores = unit @ (query / np.linalg.norm(query))
-    hits = model.similar(query, 7)
-    assert [hit.word for hit in hits] == [f"w{i:03}" for i in np.argsort(-scores)[:7]]
-    angular = model.similar(query, 7, metric="angular")
-    assert [h.word for h in angular] == [h.word for h in hits]
-    assert angular[0].similarity == pytest.approx(1 - np.arccos(hits[0].similarity) / np.pi)
-    batch = model.similar_many([query, "w005"], 7)
-    assert batch[0] == hits and batch[1] == model.similar("w005", 7)
-
-
-def test_ties_come_by_name_and_skipped_words_make_room() -> None:
-    model = model_of(np.tile(np.eye(2, dtype=np.float32)[0], (5, 1)), ["e", "b", "d", "a", "c"])
-    assert [hit.word for hit in model.similar("a", 2)] == ["b", "c"]
-    assert [hit.word for hit in model.similar("a", 9)] == ["b", "c", "d", "e"]
-    assert [hit.word for hit in model.similar("a", 2, skip=())] == ["a", "b"]
-    assert [hit.word for hit in model.similar(np.array([1.0, 0]), 2, skip={"a", "b"})] == ["c", "d"]
-
-
 def test_an_analogy_may_include_its_own_words() -> None:
     model = finalfusion.load(GOLDEN / "simple.fifu")
     plain = model.analogy("Berlin", "Tübingen", "Zürich", 3)
     assert not {hit.word for hit in plain} & {"Berlin", "Tübingen", "Zürich"}
     included = model.analogy("Berlin", "Tübingen", "Zürich", 12, include={"Zürich"})
     assert "Zürich" in {hit.word for hit in included}
-
-
-@pytest.mark.parametrize("query", [np.zeros(10), np.full(10, np.nan), np.zeros(3)])
-def test_a_query_without_direction_is_refused(query: np.ndarray) -> None:
-    with pytest.raises(InputError):
-        finalfusion.load(GOLDEN / "simple.fifu").similar(query)
 
 
 def test_quantised_subwords_give_unknown_words_too(tmp_path: Path) -> None:
@@ -321,3 +287,24 @@ def test_a_load_that_fails_leaves_no_file_open(mmap: bool, tmp_path: Path, monke
     with pytest.raises(ValueError, match="is closed"):
         asked[0].read_at(0, 1)
     assert told.traceback
+
+
+def test_loading_says_what_it_cannot_do(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^duplicates is 'first' or 'error', not 'last'$"):
+        finalfusion.load(GOLDEN / "simple.fifu", duplicates="last")
+    with pytest.raises(InputError, match=r"^a collection without words is no word embeddings$"):
+        finalfusion.Embeddings(Collection.from_arrays(vectors(3, 2)))
+    (tmp_path / "d.txt").write_text("a 1 2\nb 3 4\na 5 6\n")
+    with pytest.raises(Corrupt, match="the word 'a' stands twice"):
+        finalfusion.load(tmp_path / "d.txt", duplicates="error").embedding("b")
+
+
+def test_a_model_is_its_words_and_rows_in_order() -> None:
+    model = finalfusion.load(GOLDEN / "simple.fifu")
+    pairs = list(model)
+    assert [word for word, _ in pairs] == list(model.vocab) and len(pairs) == len(model)
+    assert all(model[word].tobytes() == row.tobytes() for word, row in pairs)
+    assert repr(model) == f"<Embeddings {len(model)} words x {model.dims}, {model.storage.encoding}, no subwords>"
+    assert model.format == "finalfusion" and model.norms is None
+    subwords = finalfusion.load(GOLDEN / "bucket_exp7.fifu")
+    assert repr(subwords).endswith(f"{subwords.vocab.subwords.kind} subwords>")
