@@ -190,7 +190,6 @@ TWINLESS = {  # modules whose claims stand in another file than their own twin, 
     "formats/finalfusion/": "formats/test_finalfusion.py",
     "formats/opening": "formats/test_detection.py",
     "formats/tabular/": "formats/test_parquet.py",
-    "formats/weights/": "formats/test_weights.py",
     "gpu/": "gpu/test_decode.py",  # one suite for every backend, here and on a GPU
     "testing/": "testing/test_suite.py",
     "verbs/parts": "verbs/test_resume.py",
