@@ -14,12 +14,11 @@ import pytest
 
 import polyvec as pv
 from polyvec import cvc
-from polyvec.codecs import BytePlanes, SymmetricInt8
+from polyvec.codecs import BytePlanes
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn
-from polyvec.core.errors import Corrupt
 from polyvec.core.records import RunRecords
-from polyvec.formats.cvc import FORMAT, encoding, writer
+from polyvec.formats.cvc import FORMAT, encoding
 from polyvec.formats.cvc.header import read_header
 from polyvec.testing import FormatSuite, MemorySource, Sample, vectors
 
@@ -209,15 +208,6 @@ def test_a_document_header_never_looks_like_a_version(rows: int, tmp_path: Path)
     assert not (1 <= word & 0xFFFF <= 10 and word >> 16 <= 100)
 
 
-def test_the_padding_passes_over_lengths_that_look_like_versions(tmp_path: Path) -> None:
-    with pv.open_sink(tmp_path / "a.cvc", durable=False) as sink:
-        made = writer.ChunkWriter(sink, {}, layout="document", version=(1, 0), mapped=False, chunks=[])
-        for size in (1, 10, 65536, 65537 + 3, 3 * 65536 + 5):
-            room = made._pad(size)
-            assert room >= size and (8 + room + 4) % 64 == 0
-            assert not (1 <= room & 0xFFFF <= 10 and room >> 16 <= 100)
-
-
 def test_plain_files_have_the_document_layout_with_checksums_and_all_others_the_versioned_one(tmp_path: Path) -> None:
     def layout(**options: Any) -> str:
         pv.write(tmp_path / "a.cvc", options.pop("data", vectors(5, 3)), measure=False, **options)
@@ -252,45 +242,6 @@ def test_a_chunk_that_would_reach_4_gib_is_split(tmp_path: Path, monkeypatch: py
         encoding.most_rows([encoding.choose(ArrayColumn("v", vectors(1, 768)), "none", columnar=False)]) * 768 * 4
         < 2**32
     )
-
-
-def test_trailing_bytes_are_a_warning_and_a_finding(tmp_path: Path) -> None:
-    path = tmp_path / "a.cvc"
-    pv.write(path, vectors(5, 3), encoding="float16")
-    path.write_bytes(path.read_bytes() + b"xyz")
-    with pytest.warns(pv.FormatWarning, match="3 extra bytes"), pv.open(path) as collection:
-        assert collection.rows == 5
-    report = pv.verify(path)
-    assert report.ok and "3 extra bytes" in report.findings[0].message
-
-
-def test_mixed_compression_is_read_and_kept(tmp_path: Path) -> None:
-    half, codes = np.ones((2, 3), "<f2"), np.arange(6, dtype=np.uint8).reshape(2, 3)
-    raw = vectors(1, 3)
-    header = {
-        "num_vectors": 5,
-        "dimension": 3,
-        "compression": "fp16",
-        "unknown": {"deep": [1]},
-        "chunks": [
-            {"rows": 2},
-            {"rows": 2, "compression": "int8", "min": -1, "scale": 0.5},
-            {"rows": 1, "compression": "none"},
-        ],
-    }
-    text = json.dumps(header).encode()
-    chunks = b"".join(struct.pack("<I", a.nbytes) + a.tobytes() for a in (half, codes, raw))
-    (tmp_path / "a.cvc").write_bytes(b"CVCF" + struct.pack("<I", len(text)) + text + chunks)
-    expected = np.concatenate([half, codes * np.float32(0.5) - 1, raw]).astype(np.float32)
-    with pv.open(tmp_path / "a.cvc") as collection:
-        assert collection.vectors.encoding == "mixed" and np.array_equal(collection.vectors.to_numpy(), expected)
-        assert collection.metadata == {"unknown": {"deep": [1]}}
-    pv.convert(tmp_path / "a.cvc", tmp_path / "b.cvc")
-    kept = read_header(pv.open_source(tmp_path / "b.cvc"))
-    assert [chunk.entry["compression"] for chunk in kept.chunks] == ["fp16", "int8", "none"]
-    assert kept.json["unknown"] == {"deep": [1]}
-    with pv.open(tmp_path / "b.cvc") as collection:
-        assert np.array_equal(collection.vectors.to_numpy(), expected)
 
 
 def test_scattered_rows_of_a_lossless_file_decode_each_chunk_once(
@@ -350,22 +301,6 @@ def test_merging_int8_files_keeps_every_code(tmp_path: Path) -> None:
         assert np.array_equal(merged.vectors.to_numpy(), both)
 
 
-def test_symmetric_codes_pass_by_a_shift_of_127(tmp_path: Path) -> None:
-    codes = np.arange(-127, 128, dtype=np.int8).reshape(-1, 5)
-    column = ArrayColumn("vectors", codes, codec=SymmetricInt8(127.0), encoding="int8")
-    pv.write(tmp_path / "a.cvc", Collection({"vectors": column}))
-    header = read_header(pv.open_source(tmp_path / "a.cvc"))
-    stored = pv.open_source(tmp_path / "a.cvc").read_at(header.chunks[0].payload, 255)
-    assert np.array_equal(np.frombuffer(stored, np.uint8), codes.reshape(-1).astype(np.int16) + 127)
-    with pv.open(tmp_path / "a.cvc") as collection:
-        assert np.abs(collection.vectors.to_numpy() - codes / np.float32(127)).max() < 1e-7
-    low = ArrayColumn("vectors", np.full((2, 2), -128, np.int8), codec=SymmetricInt8(127.0), encoding="int8")
-    pv.write(tmp_path / "b.cvc", Collection({"vectors": low}))
-    with pv.open(tmp_path / "b.cvc") as collection:
-        assert collection.vectors.encoding == "lossless", "what the shift cannot hold is kept another way"
-        assert np.array_equal(collection.vectors.to_numpy(), np.full((2, 2), -128 / np.float32(127), np.float32))
-
-
 @pytest.mark.parametrize("suffix", [".fbin", ".npy"])
 def test_other_formats_go_to_cvc_and_back_exactly(suffix: str, tmp_path: Path) -> None:
     rows = vectors(50, 8)
@@ -374,26 +309,6 @@ def test_other_formats_go_to_cvc_and_back_exactly(suffix: str, tmp_path: Path) -
     assert receipt.loss is not None and receipt.loss.exact and receipt.codec.endswith("-> lossless")
     pv.convert(tmp_path / "b.cvc", tmp_path / f"c{suffix}")
     assert (tmp_path / f"c{suffix}").read_bytes() == (tmp_path / f"a{suffix}").read_bytes()
-
-
-def test_f16bin_payloads_pass_through(tmp_path: Path) -> None:
-    half = vectors(50, 8).astype(np.float16)
-    pv.write(tmp_path / "a.f16bin", half)
-    assert pv.convert(tmp_path / "a.f16bin", tmp_path / "b.cvc").codec.endswith("-> float16")
-    chunk = read_header(pv.open_source(tmp_path / "b.cvc")).chunks[0]
-    assert pv.open_source(tmp_path / "b.cvc").read_at(chunk.payload, chunk.size) == half.tobytes()
-
-
-def test_i8bin_payloads_pass_by_the_shift_and_come_back(tmp_path: Path) -> None:
-    rows = vectors(20, 8)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    pv.write(tmp_path / "a.i8bin", rows, format="i8bin", encoding="int8")
-    with pv.open(tmp_path / "a.i8bin", format="i8bin") as source:
-        before = source.vectors.to_numpy()
-    pv.convert(tmp_path / "a.i8bin", tmp_path / "b.cvc", source_format="i8bin")
-    with pv.open(tmp_path / "b.cvc") as found:
-        assert found.vectors.encoding == "int8"
-        assert np.abs(found.vectors.to_numpy() - before).max() < 1e-7
 
 
 def test_records_of_sections_survive_other_formats(tmp_path: Path) -> None:
@@ -461,19 +376,6 @@ def test_verify_names_every_damaged_chunk(tmp_path: Path) -> None:
     path.write_bytes(data)
     found = [finding for finding in pv.verify(path).findings if finding.severity == "error"]
     assert ["rows 10 to 19" in found[0].message, "rows 20 to 29" in found[1].message, len(found)] == [True, True, 2]
-
-
-@pytest.mark.parametrize("encoding", ["float16", "raw", "lossless"])
-def test_converting_checks_what_it_reads(tmp_path: Path, encoding: str) -> None:
-    rows = np.random.default_rng(3).standard_normal((9000, 256), dtype=np.float32)  # more than threads take at a time
-    cvc.pack_cvc(rows, tmp_path / "a.cvc", compression="int8", durable=False)
-    data = bytearray((tmp_path / "a.cvc").read_bytes())
-    data[len(data) // 2] ^= 1
-    (tmp_path / "b.cvc").write_bytes(data)
-    for target in ("c.cvc", "c.npy") if encoding != "lossless" else ("c.cvc",):
-        with pytest.raises(Corrupt, match="fail their checksum"):
-            pv.convert(tmp_path / "b.cvc", tmp_path / target, encoding=encoding, durable=False)
-        assert not (tmp_path / target).exists()
 
 
 def test_a_small_file_starts_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

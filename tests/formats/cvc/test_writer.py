@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import polyvec as pv
 from polyvec.core.errors import InputError
 from polyvec.core.targets import open_sink
 from polyvec.formats.cvc import writer as module
@@ -85,3 +86,12 @@ def test_bytes_are_moved_from_the_end_backwards(tmp_path: Path, piece: int, monk
         shift(sink, 4, 5)
     data = (tmp_path / "a").read_bytes()
     assert data[:4] == b"head" and data[9:] == b"ABCDEFGHIJ"
+
+
+def test_the_padding_passes_over_lengths_that_look_like_versions(tmp_path: Path) -> None:
+    with pv.open_sink(tmp_path / "a.cvc", durable=False) as sink:
+        made = ChunkWriter(sink, {}, layout="document", version=(1, 0), mapped=False, chunks=[])
+        for size in (1, 10, 65536, 65537 + 3, 3 * 65536 + 5):
+            room = made._pad(size)
+            assert room >= size and (8 + room + 4) % 64 == 0
+            assert not (1 <= room & 0xFFFF <= 10 and room >> 16 <= 100)

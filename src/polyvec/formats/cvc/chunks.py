@@ -145,7 +145,7 @@ class ChunkReader:
                 raise self.fields.fail(
                     "a lossless chunk is too small for its rows",
                     name,
-                    f"at least {rows * spec.dimension // 2} bytes",
+                    f"at least {-(-rows * spec.dimension // 2)} bytes",
                     size,
                     offset,
                 )
