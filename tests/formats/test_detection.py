@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import polyvec as pv
 from polyvec import formats
 from polyvec.core.errors import MissingExtra
+from polyvec.core.format import Confidence, Match
 from polyvec.testing import MemorySource, vectors
 from polyvec.testing.limits import bounded
 
@@ -48,6 +51,24 @@ def test_bytes_of_every_kind_are_opened(kind: type, tmp_path: Path) -> None:
     with pv.open(data) as collection:
         assert collection.vectors[:].tolist() == vectors(3, 4).tolist()
     assert pv.verify(data).ok and pv.describe(data).rows == 3
+
+
+def late(peek: object) -> Iterator[Match]:
+    yield Match(Confidence.FITS, "this far")
+    raise ZeroDivisionError
+
+
+def short(peek: object) -> list[Match]:
+    raise pv.Truncated("the file ends inside its data")
+
+
+@pytest.mark.parametrize("sniff", [late, short, lambda peek: None])
+def test_a_stranger_that_fails_at_looking_closes_no_other_file(sniff: Callable[[object], Any], tmp_path: Path) -> None:
+    stranger = type("Stranger", (type(formats.find_format("npy")[0]),), {"name": "stranger", "suffixes": (".odd",)})()
+    stranger.sniff = sniff
+    pv.write(tmp_path / "a.fbin", vectors(3, 4))
+    with formats.registered(stranger), pytest.warns(pv.FormatWarning, match="stranger is left out: it cannot look at"):
+        assert pv.describe(tmp_path / "a.fbin").format == "bins"
 
 
 def test_an_option_that_the_format_has_not_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyvec.core.errors import AmbiguousFormat, FormatError, PolyvecError, UnknownFormat
+from polyvec.core.errors import AmbiguousFormat, FormatError, UnknownFormat
 from polyvec.core.format import Confidence, Format, Match, Peek
 from polyvec.core.options import near
 from polyvec.core.remarks import remark
@@ -37,11 +37,9 @@ def readings(source: Source) -> list[tuple[Format, Match]]:
 
 def _sniffed(format: Format, peek: Peek) -> Sequence[Match]:
     try:
-        return format.sniff(peek)
-    except (OSError, PolyvecError):
-        raise
+        return [*format.sniff(peek)]  # all of it here: it may be a generator
     except Exception as error:
-        if is_own(format):
+        if is_own(format) or isinstance(error, OSError):
             raise
         message = (
             f"the format {format.name} is left out: it cannot look at {peek.name} ({type(error).__name__}: {error})"

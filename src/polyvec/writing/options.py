@@ -114,7 +114,8 @@ def _refuse_unknown(own: Mapping[str, Any]) -> None:
     known = {name for format in formats.all_formats() for name in names((*format.options, *format.reading))}
     for name in own:
         if name not in known:
-            raise InputError(f"no format has an option {name!r}{near(name, {*known, *COMMON})}")
+            meant = near(name, {*known, *COMMON}) or "; polyvec formats lists them all"
+            raise InputError(f"no format has an option {name!r}{meant}")
 
 
 def shows_options(kind: type[Any], defaults: Mapping[str, Any] = DEFAULTS) -> Callable[[Function], Function]:
