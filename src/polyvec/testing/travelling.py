@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.errors import FormatError, InputError, Replaced
+from polyvec.kernels.threads import Crew
 from polyvec.testing.contents import assert_same_contents, bits
 from polyvec.testing.descriptors import no_descriptors_left
 from polyvec.testing.samples import Sample
@@ -103,7 +103,7 @@ class TravellingSuite:
                     if records:
                         assert shared.records is not None and shared.records[row] == records[row]
 
-            with ThreadPoolExecutor(THREADS) as pool:
+            with Crew(THREADS) as pool:
                 list(pool.map(work, range(THREADS)))
 
     def test_what_nobody_closes_closes_with_its_last_reader(self, sample: Any, tmp_path: Path) -> None:
