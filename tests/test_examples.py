@@ -40,8 +40,9 @@ def test_the_packages_own_tests_pass(installed: dict[str, str], tmp_path: Path) 
 
 def test_mypy_finds_nothing_in_it(installed: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("mypy")
-    done = run(installed, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(EXAMPLE / "src" / "polyvec_vmat"))
-    assert done.returncode == 0, done.stdout
+    for part in (EXAMPLE / "src" / "polyvec_vmat", EXAMPLE / "tests"):
+        done = run(installed, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(part))
+        assert done.returncode == 0, done.stdout
 
 
 def test_it_uses_nothing_but_the_names_that_are_kept_stable() -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from polyvec.core.errors import LossyConversion as LossyConversion
     from polyvec.core.errors import MissingExtra as MissingExtra
     from polyvec.core.errors import PolyvecError as PolyvecError
+    from polyvec.core.errors import Replaced as Replaced
     from polyvec.core.errors import SizeMismatchWarning as SizeMismatchWarning
     from polyvec.core.errors import Truncated as Truncated
     from polyvec.core.errors import UnknownFormat as UnknownFormat
@@ -114,6 +115,7 @@ _HOMES = {
     "Truncated": "core.errors",
     "Corrupt": "core.errors",
     "Unsupported": "core.errors",
+    "Replaced": "core.errors",
     "InputError": "core.errors",
     "LossyConversion": "core.errors",
     "MissingExtra": "core.errors",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from polyvec.codecs import AffineUint8, BFloat16, Float16, Raw, SymmetricInt8, transcode
 from polyvec.codecs.stream import write_rows
-from polyvec.core.blocks import Block, Codec, Extent
+from polyvec.core.blocks import Block, Codec, Extent, Part
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, ReaderColumn
 from polyvec.core.errors import Corrupt, FormatError, InputError, MissingExtra, Truncated, Unsupported
@@ -43,6 +43,7 @@ __all__ = [
     "Match",
     "MissingExtra",
     "Option",
+    "Part",
     "Peek",
     "Raw",
     "ReaderColumn",

@@ -300,3 +300,13 @@ def test_being_asked_to_end_cleans_up_too(folder):
 def test_an_argument_that_is_no_text_is_told(cli, arguments):
     code, _, err = cli(*arguments)
     assert code == 2 and r"the argument '" in err and r"Z\xfcrich' is not UTF-8: byte 0xfc" in err
+
+
+@pytest.mark.parametrize("asked", ["0", "x"])
+@pytest.mark.parametrize(
+    "command", ["stats vectors.fbin", "search vectors.fbin --row 1", "convert vectors.fbin o.f16bin"]
+)
+def test_a_number_of_threads_that_is_none_is_one_clear_line(cli, folder, monkeypatch, command, asked):
+    monkeypatch.setenv("POLYVEC_THREADS", asked)
+    code, _, told = cli(*command.split())
+    assert (code, told) == (2, f"polyvec: POLYVEC_THREADS is '{asked}': expected a whole number of at least 1\n")

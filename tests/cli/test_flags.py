@@ -198,6 +198,9 @@ def test_formats_shows_the_options_of_reading_and_writing(cli):
         "vectordbbench",
     ]
     assert rows["vecs"]["dtypes"] == ["float32", "int32", "uint8"] and rows["vecs"]["casts"]
+    assert rows["vecs"]["aliases"] == {"fvecs": "fvecs", "ivecs": "ivecs", "bvecs": "bvecs"}
+    (line,) = [line for line in cli("formats")[1].splitlines() if line.startswith("hdf5") and ".h5" in line]
+    assert "ann-benchmarks" in line.split(".h5", 1)[1]
     shown = cli("formats")[1]
     for row in rows.values():
         for option in (*row["reading"], *row["options"]):

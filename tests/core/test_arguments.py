@@ -36,3 +36,11 @@ def test_a_long_value_is_shown_in_part_and_in_one_line() -> None:
     assert arguments.shown("a\nb" * 99).endswith("…") and len(arguments.shown(list(range(99)))) == arguments.LONGEST
     assert arguments.shown(np.zeros((2, 3))) == "an array of shape (2, 3)"
     assert arguments.shown(np.float32(2)) == repr(np.float32(2))
+
+
+@pytest.mark.parametrize("asked", ["0", "x"])
+def test_a_setting_of_threads_that_is_none_is_an_input_error(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYVEC_THREADS", asked)
+    arguments.check_threads(2)
+    with pytest.raises(InputError, match=f"POLYVEC_THREADS is '{asked}': expected a whole number"):
+        arguments.check_threads(None)

@@ -12,7 +12,8 @@ LEVEL = Option("level", int, "How hard.")
 SHARE = Option("share", float, "How much.")
 PACK = Option("pack", bool, "Whether.", (), False)
 STYLE = Option("style", str, "Which.", ("plain", "fancy"), "plain")
-DECLARED = (LEVEL, SHARE, PACK, STYLE)
+ALIGN = Option("align", int, "To what.", (1, 16, 64))
+DECLARED = (LEVEL, SHARE, PACK, STYLE, ALIGN)
 
 
 def checked(own: dict, **more) -> dict:
@@ -51,7 +52,9 @@ def test_a_value_is_of_the_kind_that_is_declared(given: dict, value: object) -> 
         ({"pack": Text("maybe")}, "pack is true or false, not 'maybe'"),
         ({"style": "odd"}, "unknown style 'odd'; there are plain, fancy"),
         ({"style": 4}, "unknown style 4; there are plain, fancy"),
-        ({"levle": 3}, "boxes has no option levle; it has level, share, pack, style; did you mean level?"),
+        ({"align": "64"}, "align is a whole number, not '64'"),
+        ({"align": 2}, "unknown align 2; there are 1, 16, 64"),
+        ({"levle": 3}, "boxes has no option levle; it has level, share, pack, style, align; did you mean level?"),
     ],
 )
 def test_an_error_says_in_one_line_what_was_expected_and_found(given: dict, words: str) -> None:
@@ -80,6 +83,25 @@ def test_a_declaration_has_a_kind_and_a_name_that_python_can_call() -> None:
         Option("rows", list, "Which rows.")
     with pytest.raises(TypeError, match="a name is a Python name"):
         Option("no-dash", int, "Never.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "words"),
+    [
+        (int, {"default": "3"}, "option level: its default must be a whole number, not '3'"),
+        (int, {"default": True}, "option level: its default must be a whole number, not True"),
+        (str, {"default": 3}, "option level: its default must be text, not 3"),
+        (int, {"choices": (1, "2")}, "option level: its choices must be a whole number, not '2'"),
+        (str, {"choices": ("a", None)}, "option level: its choices must be text, not None"),
+        (str, {"choices": ("a", "b"), "default": "c"}, "option level: its default 'c' is none of its choices"),
+        (int, {"least": "1"}, "option level: its least must be a number, not '1'"),
+        (str, {"least": 1}, "option level: only numbers have a least one"),
+    ],
+)
+def test_a_default_a_choice_and_a_least_value_are_of_the_kind(kind: type, more: dict, words: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        Option("level", kind, "How hard.", **more)
+    assert str(caught.value) == words
 
 
 def test_a_name_spelled_nearly_right_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import polyvec as pv
 from polyvec import formats
 from polyvec.core.format import Confidence, Match
 from polyvec.formats.npy import FORMAT as NPY
+from polyvec.formats.options import TAKEN
 from polyvec.testing import vectors
+from polyvec.writing.options import COMMON
 
 
 class Mine(type(NPY)):
@@ -21,6 +24,9 @@ class Mine(type(NPY)):
 
     def sniff(self, peek):
         return [Match(Confidence.MAGIC, "mine")] if peek.suffix == ".mine" else []
+
+
+LEVEL = pv.Option("level", int, "How hard.")
 
 
 @pytest.fixture
@@ -63,6 +69,13 @@ def test_a_format_registered_for_a_while_goes_again() -> None:
         ({"suffixes": (".MINE",)}, "not '.MINE'"),
         ({"options": ("level",)}, "the options of the format mine are a tuple of polyvec.Option"),
         ({"reading": ("dim",)}, "the reading of the format mine are a tuple of polyvec.Option"),
+        ({"options": (LEVEL, LEVEL)}, "the option 'level' stands twice in the options of the format mine"),
+        ({"reading": (LEVEL, LEVEL)}, "the option 'level' stands twice in the reading of the format mine"),
+        (
+            {"options": (pv.Option("overwrite", bool, "No."),)},
+            "the option 'overwrite' of the format mine is what every",
+        ),
+        ({"reading": (pv.Option("lenient", bool, "No."),)}, "the option 'lenient' of the format mine is what every"),
     ],
 )
 def test_a_format_with_a_taken_name_or_a_wrong_declaration_is_refused(change: dict, words: str) -> None:
@@ -74,19 +87,38 @@ def test_a_format_with_a_taken_name_or_a_wrong_declaration_is_refused(change: di
 
 
 @pytest.mark.usefixtures("clean")
-def test_a_format_is_registered_once_and_as_an_instance() -> None:
-    mine = pv.register_format(Mine())
-    with pytest.raises(pv.InputError, match="the format mine is registered already"):
-        pv.register_format(mine)
-    with pytest.raises(pv.InputError, match="taken by the format mine"):
-        pv.register_format(Mine())
+def test_a_format_registered_again_under_its_name_replaces_the_one_before() -> None:
+    others = formats.all_formats()
+    first = pv.register_format(Mine())
+    assert pv.register_format(first) is first and formats.all_formats() == [*others, first]
+    second = pv.register_format(Mine())
+    assert formats.all_formats() == [*others, second] and formats.find_format("mi") == (second, "")
+    with formats.registered(Mine()) as third:
+        assert formats.all_formats() == [*others, third]
+    assert formats.all_formats() == [*others, second]
+    other = type("Other", (Mine,), {"name": "other", "suffixes": (".other",)})()
+    with pytest.raises(pv.InputError, match="the name 'mi' of the format other is taken by the format mine"):
+        pv.register_format(other)
+    with pytest.raises(pv.InputError, match="has no title"):
+        pv.register_format(type("Untitled", (Mine,), {"title": ""})())
+    assert formats.all_formats() == [*others, second]
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_class_is_no_format() -> None:
     with pytest.raises(pv.InputError, match="not the class Mine"):
         pv.register_format(Mine)  # type: ignore[arg-type]
 
 
+def test_no_option_can_have_the_name_of_an_argument_of_every_format() -> None:
+    own = {option.name for made in formats.all_formats() for option in (*made.options, *made.reading)}
+    for verb in (pv.open, pv.write, pv.convert, pv.merge):
+        assert set(signature(verb).parameters) - own <= TAKEN, verb
+    assert {*COMMON, "variant"} <= TAKEN and not TAKEN & own
+
+
 def test_our_own_formats_keep_the_rules_for_strangers() -> None:
     from polyvec.formats.discovery import NAME, SUFFIX
-    from polyvec.writing.options import COMMON
 
     for made in formats.all_formats():
         assert NAME.fullmatch(made.name) and all(map(SUFFIX.fullmatch, made.suffixes))

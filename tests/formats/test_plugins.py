@@ -18,6 +18,7 @@ from polyvec.testing import vectors
 
 GOOD = """
 from polyvec.core.format import Confidence, Match
+from polyvec.core.options import Option
 from polyvec.formats.npy import FORMAT as NPY
 
 class Guest(type(NPY)):
@@ -34,6 +35,8 @@ class Second(Guest):
 
 FORMAT, BOTH = Guest(), [Guest(), Second()]
 CLASS = Guest
+LEVEL = Option("level", int, "How hard.")
+TWICE = type("Twice", (Guest,), {"options": (LEVEL, LEVEL)})()
 TAKEN = type("Taken", (Guest,), {"name": "npy"})()
 """
 
@@ -92,7 +95,10 @@ def test_an_entry_point_may_name_several_formats(install) -> None:
     [
         ("FORMAT", "import no_such_module_at_all\n", "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
         ("FORMAT", "raise RuntimeError('broken\\nin two lines')\n", "RuntimeError: broken"),
+        ("FORMAT", "import sys\nsys.exit('no licence')\n", "SystemExit: no licence"),
+        ("FORMAT", "raise SystemExit\n", "SystemExit"),
         ("MISSING", GOOD, "AttributeError"),
+        ("TWICE", GOOD, "the option 'level' stands twice in the options of the format guest"),
         ("CLASS", GOOD, "not the class Guest"),
         ("TAKEN", GOOD, "the name 'npy' of the format npy is taken by the format npy"),
     ],
@@ -105,6 +111,12 @@ def test_a_broken_package_is_one_warning_that_names_it(install, point: str, code
     assert names == [] and [made.name for made in formats.all_formats()] == ours
     (line,) = told
     assert "the package broken-formats is left out" in line and reason in line and "\n" not in line
+
+
+def test_ctrl_c_while_a_package_is_imported_passes(install) -> None:
+    install("FORMAT", package="broken-formats", code="raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        found()
 
 
 def test_of_two_packages_with_one_name_the_second_is_left_out(install) -> None:

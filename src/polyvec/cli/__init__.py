@@ -139,8 +139,16 @@ def _run(arguments: list[str]) -> int:
             f"not enough memory{f': {error}' if str(error) else ''}; see `ulimit -v` and what else runs here", 1
         )
     except Exception as error:
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return fail(f"unexpected {what}; this is a fault of polyvec ({DEBUG}=1 shows where)", 1)
+        return fail(*_unexpected(error))
+
+
+def _unexpected(error: Exception) -> tuple[str, int]:
+    """A line and an exit code for what is no error of polyvec's: a bad setting of the environment, or a fault."""
+    threads = sys.modules.get("polyvec.kernels.threads")
+    if threads is not None and isinstance(error, threads.BadSetting):
+        return str(error), 2
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"unexpected {what}; this is a fault of polyvec ({DEBUG}=1 shows where)", 1
 
 
 def _interrupted() -> str:

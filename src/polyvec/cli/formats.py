@@ -40,12 +40,25 @@ def command(
     yes = {True: "yes", False: "no"}
     print(
         table(
-            ["format", "what", "suffixes", "write", "columns", "words", "records", "ids", "encodings", "dtypes"],
+            [
+                "format",
+                "what",
+                "suffixes",
+                "aliases",
+                "write",
+                "columns",
+                "words",
+                "records",
+                "ids",
+                "encodings",
+                "dtypes",
+            ],
             [
                 [
                     r["name"],
                     r["title"],
                     " ".join(r["suffixes"]),
+                    " ".join(alias for alias in r["aliases"] if alias != r["name"]),
                     yes[r["writable"]],
                     "many" if r["many_columns"] else "one",
                     yes[r["vocab"]],

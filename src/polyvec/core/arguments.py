@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from polyvec.core.errors import InputError
 from polyvec.core.places import is_url
+from polyvec.kernels.threads import BadSetting, default_threads
 
 LONGEST = 60  # letters of a value that a message shows
 
@@ -84,6 +85,11 @@ def check_targets(**given: Any) -> None:
 def check_threads(threads: Any) -> None:
     """`InputError` for what is no number of threads: None (one a core) or a whole number from 1 on."""
     check_whole(1, threads=threads)
+    if threads is None:
+        try:
+            default_threads()
+        except BadSetting as error:
+            raise InputError(str(error)) from None
 
 
 def check_mapping(**given: Any) -> None:

@@ -78,7 +78,19 @@ class Peek:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What a format can hold. The rest goes into sidecars, or is refused."""
+    """What a format can hold. The rest goes into sidecars, or is refused.
+
+    - ``many_columns``: several columns, each under its name, of any numbers of rows.
+    - ``vocab``: a word for each row.
+    - ``records``: a JSON object for each row.
+    - ``ids``: a whole number or a text for each row.
+    - ``metadata``: one JSON object for the whole file.
+    - ``encodings``: those that can be asked for: raw, float16, bfloat16, int8, pq, lossless.
+    - ``dtypes``: of rows that can be written; None for any.
+    - ``casts``: rows of other dtypes are rounded to ``dtypes``, and the receipt says so; else they are refused.
+    - ``encodes_all``: an encoding that is asked for is that of every column, not of the main one alone.
+    - ``own_columns``: columns of the format's own meaning (ids, counts…), and no others.
+    """
 
     many_columns: bool = False
     vocab: bool = False
@@ -86,10 +98,10 @@ class Holds:
     ids: bool = False
     metadata: bool = False
     encodings: tuple[str, ...] = ("raw",)
-    dtypes: tuple[np.dtype[Any], ...] | None = None  # of rows that can be written; None for any
-    casts: bool = False  # rows of other dtypes are rounded to these, and the receipt says so
-    encodes_all: bool = False  # an encoding that is asked for is that of every column, not of the main one alone
-    own_columns: bool = False  # columns of its own meaning (ids, counts…), and no others
+    dtypes: tuple[np.dtype[Any], ...] | None = None
+    casts: bool = False
+    encodes_all: bool = False
+    own_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

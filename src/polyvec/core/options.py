@@ -42,6 +42,15 @@ class Option:
             raise TypeError(f"option {self.name}: a kind is bool, int, float or str, not {self.kind!r}")
         if not self.name.isidentifier():
             raise TypeError(f"option {self.name!r}: a name is a Python name")
+        for what, values in (("default", (self.default,)), ("choices", self.choices), ("least", (self.least,))):
+            for value in values:
+                if what == "least" and value is not None and self.kind not in (int, float):
+                    raise TypeError(f"option {self.name}: only numbers have a least one")
+                kind = float if what == "least" else self.kind
+                if (value is not None or what == "choices") and _converted(kind, value) is None:
+                    raise TypeError(f"option {self.name}: its {what} must be {KINDS[kind]}, not {_shown(value)}")
+        if self.default is not None and self.choices and self.default not in self.choices:
+            raise TypeError(f"option {self.name}: its default {_shown(self.default)} is none of its choices")
 
     def of(self, own: Mapping[str, Any]) -> Any:
         """What was asked for, or the default."""
@@ -52,7 +61,7 @@ class Option:
         """A value of its kind; `InputError` where it is of another, or none of the choices."""
         found = _parsed(self.kind, given) if isinstance(given, Text) else _converted(self.kind, given)
         if found is None or (self.choices and found not in self.choices):
-            if self.choices:
+            if self.choices and (found is not None or self.kind is str):
                 raise InputError(f"unknown {self.name} {_shown(given)}; there are {', '.join(map(str, self.choices))}")
             raise InputError(f"{self.name} is {KINDS[self.kind]}, not {_shown(given)}")
         if self.least is not None and found < self.least:

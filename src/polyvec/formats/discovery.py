@@ -12,7 +12,8 @@ from pathlib import Path
 
 from polyvec.core.errors import InputError
 from polyvec.core.format import Format
-from polyvec.core.options import Option, near
+from polyvec.core.options import Option, names, near
+from polyvec.formats.options import TAKEN
 from polyvec.formats.plugins import complain, plugged
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -58,21 +59,34 @@ def is_own(format: Format) -> bool:
 def register_format(format: Format) -> Format:
     """Add a format for as long as this process runs; returns it. `InputError` where its name or an alias is taken.
 
+    One that was registered before under the same name is replaced, so that a notebook's cell can be run again.
     Packages that are installed declare theirs with the entry point ``polyvec.formats`` instead.
     """
-    check_format(format, all_formats())
+    before = _registered_as(format)
+    check_format(format, [other for other in all_formats() if other is not before])
+    if before is not None:
+        _registered.remove(before)
     _registered.append(format)
     return format
 
 
+def _registered_as(format: Format) -> Format | None:
+    """The format that was registered under the name of this one."""
+    return next((other for other in _registered if other.name == getattr(format, "name", None)), None)
+
+
 @contextmanager
 def registered(format: Format) -> Iterator[Format]:
-    """Add a format for a while (tests, notebooks)."""
+    """Add a format for a while (tests, notebooks); what it replaced comes back."""
+    before = _registered_as(format)
     register_format(format)
     try:
         yield format
     finally:
-        _registered.remove(format)
+        if format in _registered:
+            _registered.remove(format)
+            if before is not None:
+                _registered.append(before)
 
 
 def check_format(format: object, others: Sequence[Format]) -> None:
@@ -95,13 +109,22 @@ def check_format(format: object, others: Sequence[Format]) -> None:
             raise InputError(
                 f"the {what} of the format {name} are a tuple of polyvec.Option, not {getattr(format, what)}"
             )
+        _check_names(name, names(getattr(format, what)), what)
     for other in others:
-        if other is format:
-            raise InputError(f"the format {name} is registered already")
         taken = {other.name, *other.aliases, *(suffix[1:] for suffix in other.suffixes)}
         for own in (name, *format.aliases):
             if own in taken:
                 raise InputError(f"the name {own!r} of the format {name} is taken by the format {other.name}")
+
+
+def _check_names(format: str, given: Sequence[str], what: str) -> None:
+    for name in given:
+        if name in TAKEN:
+            raise InputError(
+                f"the option {name!r} of the format {format} is what every format is opened or written by; name it otherwise"
+            )
+        if given.count(name) > 1:
+            raise InputError(f"the option {name!r} stands twice in the {what} of the format {format}")
 
 
 def find_format(name: str) -> tuple[Format, str]:

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+# Names that opening, writing and converting take themselves, whatever the format: no option of one can have them.
+READERS = ("where", "format", "lenient", "sidecars", "offered", "options", "variant")
+WRITERS = ("path", "data", "vocab", "records", "ids", "metadata", "column", "sidecar", "overwrite", "durable", "sha256")
+MORE_WRITERS = ("dry_run", "measure", "check_space", "chunk_rows", "progress", "encoding")
+CONVERTERS = ("source", "target", "inputs", "source_format", "resume", "strict")
+TAKEN = frozenset((*READERS, *WRITERS, *MORE_WRITERS, *CONVERTERS))
+
 
 class SharedOptions(TypedDict, total=False):
     """What is read by and written by alike."""

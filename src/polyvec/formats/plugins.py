@@ -31,7 +31,7 @@ def plugged() -> Iterator[tuple[Any, str]]:
         package = _package(point)
         try:
             found = point.load()
-        except Exception as error:  # whatever a stranger's module does when it is imported
+        except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
             complain(package, f"its format {point.name!r} cannot be loaded: {_reason(error)}")
             continue
         for format in found if isinstance(found, (list, tuple)) else [found]:
@@ -47,7 +47,7 @@ def _package(point: Any) -> str:
     return str(point.dist.name) if point.dist is not None else str(point.module)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     words = str(error).strip().splitlines()
     return f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
 

@@ -19,6 +19,11 @@ Arguments = ParamSpec("Arguments")
 
 MOST_THREADS = 1024  # of one call
 
+
+class BadSetting(ValueError):
+    """``POLYVEC_THREADS`` is no number of threads: whoever set it is at fault."""
+
+
 _limit: ContextVar[int | None] = ContextVar("polyvec_threads", default=None)
 
 
@@ -40,7 +45,7 @@ def default_threads() -> int:
     asked = os.environ.get("POLYVEC_THREADS", "")
     if asked:
         if not asked.isascii() or not asked.isdigit() or int(asked) < 1:
-            raise ValueError(f"POLYVEC_THREADS is {asked!r}: expected a whole number of at least 1")
+            raise BadSetting(f"POLYVEC_THREADS is {asked!r}: expected a whole number of at least 1")
         return int(asked)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -12,12 +12,13 @@ from polyvec.core.options import Option
 
 
 def list_formats() -> list[dict[str, Any]]:
-    """Every format: name, title, suffixes, what it holds, and the options it is read and written by."""
+    """Every format: name, title, suffixes, aliases (with the variant of each), what it holds, and the options it is read and written by."""
     return [
         {
             "name": f.name,
             "title": f.title,
             "suffixes": list(f.suffixes),
+            "aliases": dict(f.aliases),
             "writable": f.writable,
             "extra": f.extra,
             **asdict(f.holds),
