@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -239,3 +240,51 @@ def test_a_bad_sidecar_leaves_no_file_open(base, tmp_path):
             Index.open(sidecar, tmp_path / "none.fbin")
         del told
     assert len(kept) == 6
+
+
+def test_an_index_of_a_sidecar_travels_by_its_place_and_one_in_memory_by_value(base, tmp_path, monkeypatch):
+    built = Index.build(base)
+    sidecar = built.save(tmp_path / "i")
+    with pv.open(base) as collection:
+        rows = collection.vectors[:]
+        wanted = built.search(rows[:3], k=4)
+        (tmp_path / "far").mkdir()
+        monkeypatch.chdir(tmp_path)
+        opened = {"path": Index.open("i", base.name), "collection": Index.open("i", collection), "built": built}
+        Index.open("i", base.name).search(rows[:3], k=4)
+        sent = {name: pickle.dumps(index) for name, index in opened.items()}
+        searched = opened["path"].search(rows[:3], k=4)
+        sent["searched"] = pickle.dumps(opened["path"])
+        sent["sent again"] = pickle.dumps(pickle.loads(sent["path"]))
+    assert (searched.rows == wanted.rows).all()
+    monkeypatch.chdir(tmp_path / "far")
+    codes = built.shadow.codes.nbytes
+    assert {name for name, data in sent.items() if len(data) > codes} == {"built"}
+    with no_descriptors_left(collected=True):
+        for name, data in sent.items():
+            index = pickle.loads(data)
+            hits = index.search(rows[:3], k=4)
+            assert (hits.rows == wanted.rows).all() and (hits.scores == wanted.scores).all(), name
+            assert name == "collection" or not index.rehashed, name
+        del index
+    os.utime(sidecar, ns=(1, 1))
+    with no_descriptors_left(), pytest.raises(pv.FormatError, match="replaced or changed"):
+        pickle.loads(sent["path"])
+    sidecar.unlink()
+    with pytest.raises(FileNotFoundError):
+        pickle.loads(sent["path"])
+    assert pickle.loads(sent["built"]).search(rows[:3], k=4).rows.tolist() == wanted.rows.tolist()
+
+
+def test_the_codes_of_an_index_that_travelled_are_checked_too(base, tmp_path):
+    sidecar = Index.build(base).save(tmp_path / "i")
+    index = Index.open(sidecar, base)
+    data, found = bytearray(sidecar.read_bytes()), sidecar.stat()
+    at = bytes(data).find(index.shadow.codes.tobytes())
+    data[at + 100] ^= 1
+    sent = pickle.dumps(index)
+    with sidecar.open("r+b") as file:  # in place, and as old as it was
+        file.write(data)
+    os.utime(sidecar, ns=(found.st_atime_ns, found.st_mtime_ns))
+    with pytest.raises(Corrupt, match="array codes is damaged"):
+        pickle.loads(sent).search(np.ones((1, 24)), k=1)

@@ -18,6 +18,7 @@ from polyvec.core.arguments import check_paths, check_targets, check_texts, chec
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
 from polyvec.core.format import Progress
+from polyvec.core.places import Identity, Place
 from polyvec.core.progress import telling
 from polyvec.kernels.scores import plain_floats
 from polyvec.kernels.threads import Crew, resolve_threads
@@ -28,7 +29,7 @@ from polyvec.neighbors.scan import MOST_DIM, Scan
 from polyvec.neighbors.search import Hits, check_k
 from polyvec.neighbors.search import search as search_base
 from polyvec.neighbors.shadow import MEASURES, Frame, RowTerms, Shadow, code_rows
-from polyvec.neighbors.sidecar import DTYPES, STRETCH, Stretches, read_sidecar, sidecar_path, write_sidecar
+from polyvec.neighbors.sidecar import DTYPES, STRETCH, Sidecar, Stretches, read_sidecar, sidecar_path, write_sidecar
 
 __all__ = ["Index", "sidecar_path"]
 
@@ -55,6 +56,7 @@ class Index:
         self._column: Column | None = None  # the one checked last
         self._unchecked: Stretches | None = None  # checksums of mapped codes that no scan has come to yet
         self._terms: dict[Metric, RowTerms] = {}
+        self._saved: tuple[Place, Identity | None] | None = None  # the sidecar that the shadow is mapped from
 
     @property
     def rows(self) -> int:
@@ -222,11 +224,10 @@ class Index:
         """
         check_paths(path=path)
         check_texts(column=column)
-        header, arrays, codes = read_sidecar(path)
-        frame = Frame(arrays.pop("center", None), float(header["unit"]))
-        index = cls(Shadow(frame=frame, **arrays), base, str(header["sha256"]), name=column)
-        index._unchecked = codes
-        stamp = header["stamp"]
+        sidecar = read_sidecar(path)
+        index = cls(_mapped(sidecar), base, str(sidecar.header["sha256"]), name=column)
+        index._unchecked, index._saved = sidecar.codes, (sidecar.place, sidecar.identity)
+        stamp = sidecar.header["stamp"]
         index._stamp = tuple(stamp) if isinstance(stamp, list) else None
         with opened(base, column) as (_, vectors):
             try:
@@ -237,10 +238,47 @@ class Index:
                 index._column = None  # it is closed here, and opened again for each search
         return index
 
+    def __reduce__(self) -> Any:
+        """By the sidecar's place and identity where there is one, and by value where the shadow is in memory alone.
+
+        A base that is a path stays one, as seen from any folder; another travels as its kind does.
+        """
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("_terms", "_unchecked", "_saved")}
+        if isinstance(self.base, (str, os.PathLike, list, tuple)):
+            kept["base"], kept["_column"] = _absolute(self.base), None  # it is opened for each search
+        if self._saved is None:
+            return _rebuild, (kept, None, None)
+        del kept["shadow"]
+        place, identity = self._saved
+        return _rebuild, (kept, place.absolute(), identity)
+
     def _row_terms(self, metric: Metric) -> RowTerms:
         if metric not in self._terms:
             self._terms[metric] = self.shadow.terms(metric)
         return self._terms[metric]
+
+
+def _rebuild(kept: dict[str, Any], place: Place | None, identity: Identity | None) -> Index:
+    """An index that was pickled; `Replaced` where its sidecar is another by now."""
+    index = Index.__new__(Index)
+    index._unchecked, index._saved, index._terms = None, None, {}
+    index.__dict__.update(kept)
+    if place is not None:
+        sidecar = read_sidecar(place, identity)
+        index.shadow, index._unchecked, index._saved = _mapped(sidecar), sidecar.codes, (place, identity)
+    return index
+
+
+def _mapped(sidecar: Sidecar) -> Shadow:
+    arrays = dict(sidecar.arrays)
+    return Shadow(frame=Frame(arrays.pop("center", None), float(sidecar.header["unit"])), **arrays)
+
+
+def _absolute(base: Any) -> Any:
+    """A path, or several, as another folder's process names them; what is no path as it is."""
+    if isinstance(base, (list, tuple)):
+        return [_absolute(one) for one in base]
+    return str(Place.of(base).absolute()) if isinstance(base, (str, os.PathLike)) else base
 
 
 class _Hasher:

@@ -22,14 +22,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyvec.core.errors import Corrupt, FormatError, Truncated, Unsupported
-from polyvec.core.places import Place
-from polyvec.core.sources import Source, open_source
+from polyvec.core.places import Identity, Place
+from polyvec.core.sources import Source, reopen
 from polyvec.core.strict_json import parse_json
 from polyvec.core.targets import open_sink
 from polyvec.kernels.checksum import crc32
@@ -115,10 +115,21 @@ def write_sidecar(path: str | os.PathLike[str], header: Mapping[str, Any], array
     return Path(os.path.realpath(path))
 
 
-def read_sidecar(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array], Stretches]:
-    """Header, arrays mapped into memory, and the codes' checksums, still to be looked at; no file stays open."""
-    with open_source(path) as source:
-        return _read(source)
+class Sidecar(NamedTuple):
+    """A file that was read: the header, the arrays mapped into memory, and the codes' checksums, still to be looked at."""
+
+    header: dict[str, Any]
+    arrays: dict[str, Array]
+    codes: Stretches
+    place: Place
+    identity: Identity | None
+
+
+def read_sidecar(where: str | os.PathLike[str] | Place, identity: Identity | None = None) -> Sidecar:
+    """The sidecar at a place; no file stays open. `Replaced` where it is another than the one of an ``identity``."""
+    place = Place.of(where)
+    with reopen(place, identity) as source:
+        return Sidecar(*_read(source), place, source.identity())
 
 
 def _crcs_of(array: Array) -> list[int]:
