@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import polyvec as pv
+from polyvec import cli
 from polyvec.core.locks import LOCK_SUFFIX, job_lock
 from polyvec.testing import vectors
 from polyvec.testing.atomicity import killed_at
@@ -214,3 +215,26 @@ def test_an_input_that_changes_meanwhile_is_an_error(folder: Path, monkeypatch: 
     with pytest.raises(pv.InputError, match="changed while"):
         pv.merge(pattern(folder), folder / "out.fbin", resume=True)
     assert not (folder / "out.fbin").exists()
+
+
+def test_what_a_command_began_a_program_continues(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"mmap_optimized": True, "allow_overflow": False, "chunk_rows": 7}
+    pv.merge(pattern(folder), folder / "whole.cvc", **options)
+    typed = ["mmap_optimized=yes", "allow-overflow=0", "chunk_rows=7"]
+    line = ["merge", pattern(folder), "-o", str(folder / "out.cvc"), "--resume"]
+    line += [word for pair in typed for word in ("--option", pair)]
+    assert killed_at("replace", 11, lambda: cli.run(line))
+    assert (folder / "out.cvc.parts" / "journal.json").exists()
+    made = count_parts(monkeypatch)
+    receipt = pv.merge(pattern(folder), folder / "out.cvc", resume=True, **options, layout=None)
+    assert made and made[0] > 0 and any("parts were there already" in note for note in receipt.notes)
+    assert (folder / "out.cvc").read_bytes() == (folder / "whole.cvc").read_bytes()
+
+
+def test_other_values_of_options_begin_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert killed_at(
+        "replace", 11, lambda: pv.merge(pattern(folder), folder / "o.cvc", resume=True, mmap_optimized=True)
+    )
+    made = count_parts(monkeypatch)
+    pv.merge(pattern(folder), folder / "o.cvc", resume=True, mmap_optimized=False)
+    assert made == [*range(SHARDS)]

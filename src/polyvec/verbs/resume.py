@@ -64,7 +64,7 @@ def run_resumable(
         demand_space(target, needed - bytes_there(goal), refuse=writing.check_space)
         with (
             telling(writing.progress, whole.rows) as progress,
-            Parts(goal, _fingerprint(paths, writing, source_format, lenient, pieces)) as parts,
+            Parts(goal, _fingerprint(paths, writing, _own_values(format, whole, writing), opening, pieces)) as parts,
         ):
             _make_missing(parts, pieces, stage, opening, progress, whole.rows)
             if _stamps(paths) != parts.job["inputs"]:
@@ -183,8 +183,22 @@ def _cut(paths: Sequence[str], opening: Mapping[str, Any], column: str | None) -
     return pieces or [Piece(paths[0], 0, 0)]
 
 
+def _own_values(format: Format, source: Collection, writing: Writing) -> dict[str, Any]:
+    """The formats' own options as values of their kinds: ``true`` of a command line is True of a program."""
+    declared = {option.name: option for option in (*formats.find_format(source.format)[0].reading, *format.options)}
+    return {
+        name: declared[name].value(value) if name in declared else str(value)
+        for name, value in sorted(writing.own.items())
+        if value is not None
+    }
+
+
 def _fingerprint(
-    paths: Sequence[str], writing: Writing, source_format: str | None, lenient: bool, pieces: Sequence[Piece]
+    paths: Sequence[str],
+    writing: Writing,
+    own: Mapping[str, Any],
+    opening: Mapping[str, Any],
+    pieces: Sequence[Piece],
 ) -> dict[str, Any]:
     """What must be the same for parts of an earlier run to be of use: the inputs and all that shapes the bytes."""
     return {
@@ -195,9 +209,9 @@ def _fingerprint(
             writing.format,
             writing.column,
             writing.chunk_rows,
-            source_format,
-            lenient,
-            {key: str(value) for key, value in sorted(writing.own.items())},
+            opening["format"],
+            opening["lenient"],
+            own,
         ],
         "pieces": [[paths.index(piece.path), piece.start, piece.stop] for piece in pieces],
     }
