@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import polyvec as pv
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, PartTypes, Raw
 from polyvec.core.collection import Collection, concat
 from polyvec.core.columns import ArrayColumn, Column, FileColumn, ReaderColumn
@@ -470,3 +471,39 @@ def test_words_beyond_the_end_are_refused() -> None:
     for one in (23, -24, True, 1.5):
         with pytest.raises(IndexError):
             words[one]
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("a.fbin", {}),
+        ("a.f16bin", {}),
+        ("a.fvecs", {}),
+        ("a.npy", {}),
+        ("a.npz", {}),
+        ("a.h5", {}),
+        ("a.safetensors", {}),
+        ("a.weights", {}),
+        ("a.i8bin", {"format": "i8bin"}),
+        ("a.fifu", {"encoding": "pq"}),
+        ("a.cvc", {"encoding": "raw", "chunk_rows": 500}),
+        ("a.cvc", {"encoding": "int8", "chunk_rows": 500}),
+        ("a.cvc", {"encoding": "lossless", "chunk_rows": 500}),
+    ],
+)
+def test_one_row_of_a_large_file_reads_no_more_than_one_extent(tmp_path: Path, name: str, options: Any) -> None:
+    rows = vectors(4000, 16)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    pv.write(tmp_path / name, rows, durable=False, measure=False, **options)
+    with pv.open(tmp_path / name, format=options.get("format")) as collection:
+        column = collection.vectors
+        assert isinstance(column, FileColumn)
+        extents = list(column.extents())
+        packed = column.codec is None or column.codec.row_bytes(column.row_shape) is None
+        most = max(extent.size for extent in extents) if packed else 16 * 4 + 64  # a row, and what lies beside it
+        assert len(extents) == (8 if name == "a.cvc" else 1) and most < 40_000
+        for row in (0, 1999, 3999):
+            before = column.source.bytes_read
+            one = column[row]
+            assert 0 < column.source.bytes_read - before <= most
+            assert one.tobytes() == column[:][row].tobytes()

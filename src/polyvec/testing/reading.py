@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import chain
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ import pytest
 
 from polyvec import formats
 from polyvec.core.collection import Collection
+from polyvec.core.columns import FileColumn
 from polyvec.core.errors import AmbiguousFormat, FormatError, InputError, UnknownFormat
 from polyvec.core.format import Confidence, Format, Peek
 from polyvec.core.sources import MemorySource
@@ -28,6 +30,17 @@ from polyvec.verbs.describe import describe
 from polyvec.verbs.verify import verify
 
 Export = dict[str, bytes]  # the files of one sample; the main one is named "sample" + suffix
+
+
+def bytes_of_row(column: FileColumn, row: int) -> int:
+    """The bytes that hold a row: its codes and what lies apart from them, or its extent where that cannot be cut."""
+    extent = next(extent for extent in column.extents() if extent.start <= row < extent.start + extent.rows)
+    codes = extent.codec.row_bytes(column.row_shape)
+    if codes is None:
+        return extent.size
+    types = extent.codec.parts(column.row_shape)
+    apart = (types[part.name] for part in extent.others)
+    return (extent.stride or codes) + sum(dtype.itemsize * prod(shape) for dtype, shape in apart)
 
 
 class ReadingSuite(TravellingSuite):
@@ -185,6 +198,26 @@ class ReadingSuite(TravellingSuite):
         told = self.format.told(sample.reading)
         assert list(told.check(afar, variant=variant)) == list(told.check(here, variant=variant))
         assert list(told.layout(afar, variant=variant)) == list(told.layout(here, variant=variant))
+
+    def test_one_row_reads_only_the_bytes_that_hold_it(self, sample: Any, tmp_path: Path) -> None:
+        export = self._export(sample, tmp_path / "out")
+        main = self._name(sample)
+        source = DistantSource(export[main], main, export)
+        with self.format.open(source, variant=self._variant(sample, export), **sample.reading) as collection:
+            for name, column in collection.columns.items():
+                if not isinstance(column, FileColumn) or column.source is not source:
+                    continue
+                for row in {0, column.rows // 2, column.rows - 1} & set(range(column.rows)):
+                    held = bytes_of_row(column, row)
+                    for read in (
+                        lambda: column[row],  # noqa: B023
+                        lambda: column.take([row]),  # noqa: B023
+                        lambda: list(column.blocks(1, start=row, stop=row + 1)),  # noqa: B023
+                    ):
+                        before = source.bytes_read
+                        read()
+                        taken = source.bytes_read - before
+                        assert taken <= held, f"{name}, row {row}: {taken} bytes were read, and {held} hold it"
 
     def test_rows_beyond_the_end_are_cut_or_refused(self, sample: Any, tmp_path: Path) -> None:
         export = self._export(sample, tmp_path / "out")
