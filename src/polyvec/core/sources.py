@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.descriptors import Descriptor
 from polyvec.core.errors import FormatError, InputError, Replaced, Truncated
 from polyvec.core.journal import locate, open_named, present
 from polyvec.core.places import Identity, Place, suffix_of
@@ -114,7 +115,11 @@ class Source(ABC):
 
     @property
     def fd(self) -> int | None:
-        """The file descriptor, where there is one: for copies inside the kernel."""
+        """The file descriptor, where there is one; `hold` keeps it open."""
+        return None
+
+    def hold(self) -> Descriptor | None:
+        """The descriptor, where there is one, open as long as it is held: for copies inside the kernel."""
         return None
 
     def local(self) -> Path | None:
@@ -259,14 +264,14 @@ class LocalSource(Source):
     distant = False
 
     def __init__(self, file: BinaryIO, name: str, *, place: Place | None = None, at: Path | None = None) -> None:
+        self._held_file: Descriptor | None = Descriptor(file)
         opened = os.fstat(file.fileno())  # of what was opened: the name may be another file's by now
         super().__init__(name, opened.st_size, place=place)
-        self._file: BinaryIO | None = file
         self._at = at  # where the file lies
         self._map: mmap.mmap | None = None
         self._linked: bool | None = None  # whether the path is a link, once somebody asks
         if not stat.S_ISREG(opened.st_mode):
-            self._spool()
+            self._spool(file)
 
     @classmethod
     def at(cls, place: Place) -> LocalSource:
@@ -288,20 +293,20 @@ class LocalSource(Source):
         """Standard input, spooled because formats read by offset."""
         return cls(os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0), "<stdin>")
 
-    def _spool(self) -> None:
+    def _spool(self, pipe: BinaryIO) -> None:
         """A pipe or a device has no offsets: keep its bytes in an unnamed temporary file."""
-        assert self._file is not None
         spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (lives as long as the source)
-        while piece := self._file.read(1 << 20):
+        while piece := pipe.read(1 << 20):
             spool.write(piece)
-        self._file.close()
-        self._file = spool
-        self._at = None
+        self._held_file, self._at = Descriptor(spool), None
         self.size = os.fstat(spool.fileno()).st_size
 
     @property
     def fd(self) -> int | None:
-        return None if self._file is None else self._file.fileno()
+        return None if self._held_file is None else self._held_file.number
+
+    def hold(self) -> Descriptor | None:
+        return self._held_file
 
     def local(self) -> Path | None:
         return self._at if self._at is not None and self._at.is_file() else None
@@ -311,9 +316,10 @@ class LocalSource(Source):
         if size == 0:
             return b""
         self.bytes_read += size
+        file = self._open_file()
         pieces = []
         while size:
-            piece = os.pread(self._fileno(), min(size, 1 << 30), offset)
+            piece = os.pread(file.number, min(size, 1 << 30), offset)
             if not piece:
                 break
             pieces.append(piece)
@@ -336,17 +342,19 @@ class LocalSource(Source):
         )
 
     def _fill(self, view: memoryview, offset: int) -> None:
-        done = read_all(self._fileno(), view, offset)
+        file = self._open_file()
+        done = read_all(file.number, view, offset)
         if done < len(view):
             raise self._shorter(offset + done)
 
     def read_cast(self, offset: int, size: int, out: NDArray[Any], cast: Cast, *, check: bool) -> int | None:
-        if self._file is None:
+        file = self._held_file
+        if file is None:
             return None
         self._demand(offset, size)
         self.bytes_read += size
         try:
-            return read_cast(self._fileno(), offset, out, cast, check=check)
+            return read_cast(file.number, offset, out, cast, check=check)
         except EOFError as error:
             raise Truncated(str(error), path=self.label, offset=offset) from None
 
@@ -354,16 +362,18 @@ class LocalSource(Source):
         self._demand(offset, size)
         if size == 0:
             return np.empty(0, np.uint8)
+        file = self._open_file()
         if private:
             flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
-            mapped = mmap.mmap(self._fileno(), 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            mapped = mmap.mmap(file.number, 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
             array = np.frombuffer(mapped, np.uint8, size, offset)
             array.flags.writeable = False
             return array
         with self._lock:
             if self._map is None:
-                self._map = mmap.mmap(self._fileno(), 0, access=mmap.ACCESS_READ)
-        return np.frombuffer(self._map, np.uint8, size, offset)
+                self._map = mmap.mmap(file.number, 0, access=mmap.ACCESS_READ)
+            mapped = self._map
+        return np.frombuffer(mapped, np.uint8, size, offset)
 
     def _is_link(self) -> bool:
         if self._linked is None:
@@ -391,33 +401,30 @@ class LocalSource(Source):
         return self._open_sibling(name, other)
 
     def identity(self) -> Identity | None:
-        return None if self._at is None or self._file is None else Identity.of_file(os.fstat(self._file.fileno()))
+        file = self._held_file
+        return None if self._at is None or file is None else Identity.of_file(os.fstat(file.number))
 
     def replaced(self) -> bool:
-        if self.place is None or self._at is None or self._file is None:
+        file = self._held_file
+        if self.place is None or self._at is None or file is None:
             return False
         found = locate(self._at if os.fspath(self._at) == self.place.text else self.place.path)
         try:
-            return found is None or os.fstat(self._file.fileno()).st_ino != found.stat().st_ino
+            return found is None or os.fstat(file.number).st_ino != found.stat().st_ino
         except FileNotFoundError:
             return True
 
-    def _fileno(self) -> int:
-        if self._file is None:
-            raise ValueError(f"{self.name} is closed")
-        return self._file.fileno()
-
-    def __del__(self) -> None:
-        """What nobody closed closes with the last of those who could read it."""
-        if getattr(self, "_file", None) is not None:
-            self.close()
+    def _open_file(self) -> Descriptor:
+        file = self._held_file
+        if file is None:
+            raise InputError(f"{self.name} is closed")
+        return file
 
     def close(self) -> None:
-        """Release the file. Views handed out stay valid: the mapping lives as long as they do."""
+        """Release the file, when those who read it at this moment are done. Views handed out stay valid."""
+        super().close()
         self._map = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._held_file = None
 
 
 def open_source(where: Where | Source, *, name: str | None = None) -> Source:

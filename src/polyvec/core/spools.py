@@ -68,10 +68,11 @@ class SpooledSink(Sink):
         follows, are copied inside the kernel.
         """
         done = 0
-        if source.fd is not None:
+        held = source.hold()
+        if held is not None:
             large = size >= PARALLEL_BYTES and self._hasher is None
             copy = self._copy_in_threads if large else self._copy_in_kernel
-            done = copy(source.fd, offset, size, start)
+            done = copy(held.number, offset, size, start)
             source.bytes_read += done
         super()._copy(source, offset + done, size - done, start + done)
 

@@ -168,7 +168,8 @@ def _run(
     with memory.running():
         ring = _take_ring(memory, depth, size)
         try:  # the readers are gone before the device is waited for: they end while the last buffers travel
-            with Filler(source.fd, workers) if source.fd is not None else nullcontext() as filler:
+            held = source.hold()
+            with Filler(held.number, workers) if held is not None else nullcontext() as filler:
                 belt = _Belt(source, filler, memory, decode, out, sums)
                 for number, buffer in enumerate(buffers):
                     belt.send_until_below(max(1, depth - SENT))
