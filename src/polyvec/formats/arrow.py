@@ -24,8 +24,8 @@ from polyvec.core.layout import Span
 from polyvec.core.options import Option
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
-from polyvec.core.streams import SinkStream, SourceStream
-from polyvec.formats.tabular import Table, name_target, open_table, wrapped
+from polyvec.core.streams import SinkStream
+from polyvec.formats.tabular import Table, name_target, open_table, over, wrapped
 
 MAGIC = b"ARROW1\0\0"
 CONTINUATION = b"\xff\xff\xff\xff"
@@ -105,19 +105,15 @@ class Arrow(Format):
 class IpcTable(Table):
     """Record batches, each a group."""
 
-    def __init__(self, source: Source) -> None:
-        pa = arrow("Arrow files")
+    def __init__(self, source: Source, raw: Any) -> None:
         self.label, self.size, self.lock = source.label, source.size, threading.Lock()
-        local = source.local()
-        if local is not None:
-            self._raw = pa.OSFile(str(local))
-        else:
-            self._raw = pa.PythonFile(SourceStream(source), "r")
+        self._raw = raw
+        if (local := source.local()) is None:
+            self.groups = self.count(raw)
+            return
         # Rows are counted through a mapping, which touches no more than the messages' heads; read they are by read().
-        counted = pa.memory_map(str(local)) if local is not None else self._raw
-        self.groups = self.count(counted)
-        if counted is not self._raw:
-            counted.close()
+        with arrow().memory_map(str(local)) as mapped:
+            self.groups = self.count(mapped)
 
     def count(self, raw: Any) -> list[int]:
         """The rows of each batch."""
@@ -141,8 +137,8 @@ class IpcTable(Table):
 class FileTable(IpcTable):
     """The file format: batches by number."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
+    def __init__(self, source: Source, raw: Any) -> None:
+        super().__init__(source, raw)
         pa = arrow()
         self._reader = pa.ipc.open_file(self._raw)
         self.schema = self._reader.schema
@@ -158,8 +154,8 @@ class FileTable(IpcTable):
 class StreamTable(IpcTable):
     """The stream format: batches one after the other."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
+    def __init__(self, source: Source, raw: Any) -> None:
+        super().__init__(source, raw)
         self._restart()
         self.schema = self._reader.schema
 
@@ -184,7 +180,7 @@ class StreamTable(IpcTable):
 def _table(source: Source, variant: str) -> IpcTable:
     with wrapped(source.label):
         stream = variant == "stream" or (variant != "file" and not source.read_at(0, 8).startswith(MAGIC))
-        return StreamTable(source) if stream else FileTable(source)
+        return over(source, StreamTable if stream else FileTable, "Arrow files")
 
 
 FORMAT = Arrow()

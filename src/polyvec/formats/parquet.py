@@ -28,8 +28,8 @@ from polyvec.core.layout import Span
 from polyvec.core.options import Option
 from polyvec.core.sinks import Sink
 from polyvec.core.sources import Source
-from polyvec.core.streams import SinkStream, SourceStream
-from polyvec.formats.tabular import Table, name_target, open_table, wrapped
+from polyvec.core.streams import SinkStream
+from polyvec.formats.tabular import Table, name_target, open_table, over, wrapped
 
 MAGIC = b"PAR1"
 GROUP_BYTES = 64 << 20
@@ -74,7 +74,7 @@ class Parquet(Format):
         return [Match(Confidence.SUFFIX, f"suffix {peek.suffix}; the magic is missing")] if named else []
 
     def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
-        return open_table(ParquetTable(source))
+        return open_table(over(source, ParquetTable, "Parquet files"))
 
     def prepare(self, collection: Collection, own: Mapping[str, Any]) -> tuple[Collection, list[str]]:
         """VectorDBBench's layout has its own names, and no place for words and metadata."""
@@ -123,7 +123,7 @@ class Parquet(Format):
             writer.close()
 
     def layout(self, source: Source, *, variant: str = "") -> list[Span]:
-        table = ParquetTable(source)
+        table = over(source, ParquetTable, "Parquet files")
         with wrapped(source.label):
             footer = int.from_bytes(source.read_at(source.size - 8, 4), "little")
             spans = [Span(0, 4, "magic", "PAR1")]
@@ -155,16 +155,12 @@ class Parquet(Format):
 class ParquetTable(Table):
     """A Parquet file's row groups."""
 
-    def __init__(self, source: Source) -> None:
-        pa = arrow("Parquet files")
+    def __init__(self, source: Source, raw: Any) -> None:
         from pyarrow import parquet as pq
 
         self.label, self.size, self.lock = source.label, source.size, threading.Lock()
+        self._raw = raw
         with wrapped(source.label):
-            if (local := source.local()) is not None:
-                self._raw = pa.OSFile(str(local))
-            else:
-                self._raw = pa.PythonFile(SourceStream(source), "r")
             self.file = pq.ParquetFile(
                 self._raw,
                 pre_buffer=False,

@@ -19,7 +19,7 @@ from polyvec.core.sidecars import read_strings
 from polyvec.core.sources import Source, open_source
 from polyvec.core.strict_json import parse_json
 from polyvec.core.tables import RECODE, other_separator, read_column
-from polyvec.formats.tabular import TableRecords
+from polyvec.formats.tabular import TableRecords, over
 from polyvec.writing.inputs import given_records, values_of
 
 NEWLINE = b"\n"
@@ -228,5 +228,5 @@ def _read_parquet(path: str | os.PathLike[str]) -> Records:
     from polyvec.formats.parquet import ParquetTable
 
     with open_source(path) as source:
-        table = ParquetTable(source)  # which opens the file itself
+        table = over(source, ParquetTable, "Parquet files")  # which opens the file itself
     return TableRecords(table, {name: name for name in table.schema.names})

@@ -154,7 +154,7 @@ class _Spooled(ipc.FileTable):
                     for name in self._leaves:
                         self._leaves[name] += _leaves(batch.column(name))
             self._source = open_source(path)
-            super().__init__(self._source)
+            super().__init__(self._source, pa.OSFile(str(path)))
             self.label, self.size, self.lock = LABEL, self._source.size, threading.Lock()
         except BaseException:
             self._folder.cleanup()

@@ -10,9 +10,9 @@ from polyvec.core.collection import Collection
 from polyvec.core.format import WriteOptions
 from polyvec.formats.tabular.records import TableRecords
 from polyvec.formats.tabular.roles import ID_NAMES, collect
-from polyvec.formats.tabular.table import Table, wrapped
+from polyvec.formats.tabular.table import Table, over, wrapped
 
-__all__ = ["ID_NAMES", "Table", "TableRecords", "collect", "name_target", "open_table", "wrapped"]
+__all__ = ["ID_NAMES", "Table", "TableRecords", "collect", "name_target", "open_table", "over", "wrapped"]
 
 
 def open_table(table: Table) -> Collection:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from polyvec.core.errors import Corrupt, PolyvecError
+from polyvec.core.exchange import arrow
+from polyvec.core.sources import Source
+from polyvec.core.streams import SourceStream
+
+Kind = TypeVar("Kind")
 
 SCAN_ROWS = 1 << 14  # of strings and records, read together
 
@@ -50,6 +55,18 @@ class Table(ABC):
         """Whatever the library raises becomes one line about the file."""
         with wrapped(self.label):
             yield
+
+
+def over(source: Source, make: Callable[[Source, Any], Kind], purpose: str) -> Kind:
+    """A table over the library's own view of a source, which is closed again where the table cannot be made."""
+    pa = arrow(purpose)
+    local = source.local()
+    raw = pa.PythonFile(SourceStream(source), "r") if local is None else pa.OSFile(str(local))
+    try:
+        return make(source, raw)
+    except BaseException:
+        raw.close()
+        raise
 
 
 @contextmanager
