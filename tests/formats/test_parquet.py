@@ -22,9 +22,8 @@ from polyvec.formats.tabular.table import Cursor
 from polyvec.testing import Sample, vectors
 from polyvec.testing.apart import ApartSuite
 
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
-ROWS = vectors(30, 4)
+sys.path.insert(0, str(Path(__file__).parent / "tabular"))
+from rowgroups import ROWS, lists, pa, pq, written
 
 
 def full_collection(rows: int = 7) -> Collection:
@@ -65,29 +64,6 @@ class TestParquet(ApartSuite):
         yield Sample("several groups", Collection.from_arrays(vectors(11, 2)), options={"group_rows": 4})
 
 
-def written(path: Path, columns: dict[str, Any], **options: Any) -> Path:
-    pq.write_table(pa.table(columns), path, **options)
-    return path
-
-
-def lists(rows: np.ndarray, kind: Any = None) -> Any:
-    return pa.array(rows.tolist(), pa.list_(kind or pa.float32()))
-
-
-@pytest.mark.parametrize("kind", ["list", "large_list", "fixed"])
-@pytest.mark.parametrize("value", ["float16", "float32", "float64", "int32", "uint8"])
-def test_every_kind_of_list_is_read(tmp_path: Path, kind: str, value: str) -> None:
-    rows = vectors(30, 4, np.dtype(value))
-    inner = pa.from_numpy_dtype(rows.dtype)
-    outer = {"list": pa.list_(inner), "large_list": pa.large_list(inner), "fixed": pa.list_(inner, 4)}[kind]
-    array = pa.array([list(row) for row in rows], outer)
-    path = written(tmp_path / "x.parquet", {"emb": array}, row_group_size=7)
-    with pv.open(path) as c:
-        assert c.vectors.dtype == rows.dtype and c.vectors.shape == (30, 4)
-        assert np.array_equal(c.vectors, rows) and np.array_equal(c.vectors[[29, 0, 8]], rows[[29, 0, 8]])
-        assert np.array_equal(c.vectors[5:9], rows[5:9])
-
-
 def test_vectordbbench_files_are_read(tmp_path: Path) -> None:
     train = written(tmp_path / "train.parquet", {"id": np.arange(30), "emb": lists(ROWS)})
     truth = written(
@@ -111,109 +87,10 @@ def test_vectordbbench_files_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "again.fbin").read_bytes() == (tmp_path / "b.fbin").read_bytes()
 
 
-def test_other_columns_become_records(tmp_path: Path) -> None:
-    import datetime
-    import decimal
-
-    path = written(
-        tmp_path / "x.parquet",
-        {
-            "id": [f"doc{i}" for i in range(30)],
-            "v": lists(ROWS),
-            "title": ["a", None] * 15,
-            "n": np.arange(30),
-            "when": [datetime.datetime(2024, 1, 2, 3)] * 30,
-            "price": [decimal.Decimal("1.50")] * 30,
-            "tags": [["x"], []] * 15,
-            "raw": [b"\x01\xff"] * 30,
-        },
-    )
-    with pv.open(path) as c:
-        assert list(c.ids)[:2] == ["doc0", "doc1"] and list(c.columns) == ["v"]
-        assert c.records[1] == {
-            "title": None,
-            "n": 1,
-            "when": "2024-01-02T03:00:00",
-            "price": "1.50",
-            "tags": [],
-            "raw": "01ff",
-        }
-        assert [r["n"] for r in c.records[27:]] == [27, 28, 29]
-    receipt = pv.convert(path, tmp_path / "x.fbin")
-    assert set(receipt.sidecars) == {"x.fbin.ids.txt", "x.fbin.records.jsonl"}
-    pv.convert(tmp_path / "x.fbin", tmp_path / "y.parquet")
-    with pv.open(path) as one, pv.open(tmp_path / "y.parquet") as two:
-        assert list(one.ids) == list(two.ids) and list(one.records) == list(two.records)
-
-
-def test_two_candidates_are_named_with_the_option_that_chooses(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.parquet", {"title_emb": lists(ROWS), "body_emb": lists(ROWS * 2)})
-    with pytest.raises(pv.LossyConversion, match=r"title_emb \(30x4\), body_emb \(30x4\); choose one with --column"):
-        pv.convert(path, tmp_path / "x.fbin")
-    pv.convert(path, tmp_path / "x.fbin", column="body_emb")
-    with pv.open(tmp_path / "x.fbin") as c:
-        assert np.array_equal(c.vectors, ROWS * 2)
-
-
-@pytest.mark.parametrize("group", [4, 100])
-def test_ragged_lists_are_one_clear_line(tmp_path: Path, group: int) -> None:
-    values = ROWS.tolist()
-    values[17] = values[17][:3]
-    path = written(tmp_path / "x.parquet", {"emb": pa.array(values, pa.list_(pa.float32()))}, row_group_size=group)
-    with pytest.raises(pv.Corrupt, match=r"lists differ in length .*emb, row 17; expected 4 values, found 3 values"):
-        pv.open(path)
-
-
-def test_ragged_lists_that_even_out_are_found_when_they_are_read(tmp_path: Path) -> None:
-    values = ROWS.tolist()
-    values[17], values[18] = values[17][:3], [*values[18], 1.0]
-    path = written(tmp_path / "x.parquet", {"emb": pa.array(values, pa.list_(pa.float32()))})
-    with pv.open(path) as c, pytest.raises(pv.Corrupt, match="row 17"):
-        c.vectors.to_numpy()
-    assert not pv.verify(path).ok
-
-
-def test_ragged_lists_beside_vectors_are_records(tmp_path: Path) -> None:
-    tokens = pa.array([[1] * (i % 3 + 1) for i in range(30)], pa.list_(pa.int32()))
-    path = written(tmp_path / "x.parquet", {"emb": lists(ROWS), "tokens": tokens})
-    with pv.open(path) as c:
-        assert list(c.columns) == ["emb"] and c.records[2] == {"tokens": [1, 1, 1]}
-
-
-@pytest.mark.parametrize("where", ["list", "value"])
-def test_nulls_are_one_clear_line(tmp_path: Path, where: str) -> None:
-    values = ROWS.tolist()
-    if where == "list":
-        values[5] = None
-    else:
-        values[5][2] = None
-    path = written(tmp_path / "x.parquet", {"emb": pa.array(values, pa.list_(pa.float32()))})
-    with pytest.raises(pv.Corrupt, match=r"(null where a number|values the file counts).*emb"):
-        pv.open(path).vectors.to_numpy()
-
-
-def test_a_table_without_lists_says_what_it_has(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.parquet", {"a": [1, 2], "b": ["x", "y"]})
-    with pytest.raises(pv.Unsupported, match=r"no column holds lists of numbers.*a \(int64\), b \(string\)"):
-        pv.open(path)
-
-
 def test_columns_of_other_lengths_do_not_fit_a_table(tmp_path: Path) -> None:
     with pytest.raises(pv.LossyConversion, match="b differ from a"):
         pv.write(tmp_path / "x.parquet", {"a": ROWS, "b": ROWS[:3]})
     assert not (tmp_path / "x.parquet").exists()
-
-
-def test_reading_forward_never_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path / "x.parquet", {"emb": lists(ROWS)}, row_group_size=10)
-    scans = []
-    scan = parquet.ParquetTable.scan
-    monkeypatch.setattr(parquet.ParquetTable, "scan", lambda self, *a: scans.append(a) or scan(self, *a))
-    with pv.open(path) as c:
-        scans.clear()
-        for start in range(0, 30, 3):
-            assert np.array_equal(c.vectors[start : start + 3], ROWS[start : start + 3])
-    assert len(scans) == 3
 
 
 def test_groups_bound_the_memory_and_statistics_are_left_to_other_columns(tmp_path: Path) -> None:
@@ -253,45 +130,6 @@ def test_a_giant_row_group_is_read_in_bounded_memory(tmp_path: Path) -> None:
     assert 0 < most < rows.nbytes // 2
 
 
-def test_a_value_that_json_cannot_hold_is_one_clear_line(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.parquet", {"emb": lists(ROWS), "score": [float("nan")] * 30})
-    with pytest.raises(pv.InputError, match=r"cannot be kept beside the output as JSON.*--no-sidecar"):
-        pv.convert(path, tmp_path / "x.fbin")
-    assert not (tmp_path / "x.fbin").exists()
-    pv.convert(path, tmp_path / "y.parquet")
-    with pv.open(tmp_path / "y.parquet") as c:
-        assert np.isnan(c.records[0]["score"])
-
-
-def test_a_name_that_begins_like_another_is_not_taken_for_it(tmp_path: Path) -> None:
-    path = written(
-        tmp_path / "x.parquet", {"emb.x": lists(ROWS * 3), "emb": lists(ROWS), "id.x": ["n"] * 30, "id": range(30)}
-    )
-    with pv.open(path) as c:
-        assert np.array_equal(c["emb"], ROWS) and np.array_equal(c["emb.x"], ROWS * 3)
-        assert c.ids[7] == 7 and c.records[0] == {"id.x": "n"}
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=4), min_size=1, max_size=6),
-    st.sampled_from(["parquet", "arrow"]),
-)
-def test_any_records_come_back_as_they_were(records: list[dict[str, Any]], suffix: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"x.{suffix}"
-        pv.write(path, vectors(len(records), 2), records=records, vocab=[f"{r}" for r in records], durable=False)
-        with pv.open(path) as c:
-            assert [dict(r) for r in c.records] == records and list(c.vocab) == [f"{r}" for r in records]
-
-
 def test_threads_load_the_words_once_and_in_turn_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [f"w{row}" for row in range(len(ROWS))]
     pv.write(tmp_path / "a.parquet", ROWS, vocab=words, records=[{"n": row} for row in range(len(ROWS))])
@@ -315,3 +153,23 @@ def test_threads_load_the_words_once_and_in_turn_with_the_rows(tmp_path: Path, m
         monkeypatch.setattr(Cursor, "walk", watched)
         list(pool.map(read, range(8)))
     assert sum(names == ["word"] for names, _ in walked) == 1 and all(locked for _, locked in walked)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=4), min_size=1, max_size=6),
+    st.sampled_from(["parquet", "arrow"]),
+)
+def test_any_records_come_back_as_they_were(records: list[dict[str, Any]], suffix: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"x.{suffix}"
+        pv.write(path, vectors(len(records), 2), records=records, vocab=[f"{r}" for r in records], durable=False)
+        with pv.open(path) as c:
+            assert [dict(r) for r in c.records] == records and list(c.vocab) == [f"{r}" for r in records]

@@ -14,6 +14,7 @@ import pytest
 
 import polyvec as pv
 from polyvec.testing import vectors
+from polyvec.verbs.records import read_records
 
 ROWS = vectors(6, 3)
 NAMES = [f"n{i}" for i in range(6)]
@@ -196,3 +197,21 @@ def test_a_field_that_a_table_lacks_is_told_with_what_there_is(folder: Path) -> 
     ):
         with pytest.raises(pv.InputError, match=said):
             pv.convert(folder / "a.fbin", folder / "out.fbin", ids=f"{folder}/{given}")
+
+
+def test_a_table_of_records_is_read_with_its_types(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("name,year,price,zip\nA,1999,1.5,007\nB,,2,010\n")
+    assert read_records(tmp_path / "t.csv")[:] == [
+        {"name": "A", "year": 1999, "price": 1.5, "zip": "007"},
+        {"name": "B", "year": None, "price": 2.0, "zip": "010"},
+    ]
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n3\n")
+    with pytest.raises(pv.Corrupt, match="line 3"):
+        read_records(tmp_path / "bad.csv")
+    (tmp_path / "nan.csv").write_text("a\nnan\n1\n")
+    assert read_records(tmp_path / "nan.csv")[0] == {"a": "nan"}
+    (tmp_path / "bad.json").write_text('{"a": 1}')
+    with pytest.raises(pv.Corrupt, match="list of JSON objects"):
+        read_records(tmp_path / "bad.json")
+    with pytest.raises(pv.InputError, match="records are read from"):
+        read_records(tmp_path / "x.txt")
