@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import polyvec as pv
 from polyvec.core.collection import Collection
 from polyvec.core.errors import InputError, LossyConversion
 from polyvec.core.exchange import (
@@ -82,6 +84,20 @@ def test_vectors_are_fixed_lists_lists_or_halves_as_asked() -> None:
 def test_bfloat16_is_float32_in_a_table() -> None:
     rows = ROWS.astype(ml_dtypes.bfloat16)
     assert np.array_equal(table(Collection.from_arrays(rows))["vectors"].to_pylist(), rows.astype(np.float32))
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize <= 8, reason="this machine's widest floats are float64")
+def test_wider_floats_are_float64_in_a_table_and_the_receipt_says_so(tmp_path: Path) -> None:
+    rows = np.array([[1 + 1e-12, np.pi], [1e300, 2]], np.longdouble)
+    for name in ("a.parquet", "a.arrow"):
+        receipt = pv.write(tmp_path / name, rows)
+        assert receipt.codec == f"raw {rows.dtype.name} -> raw float64" and receipt.loss is not None
+        with pv.open(tmp_path / name) as found:
+            assert found.vectors.dtype == np.float64 and (found.vectors[:] == rows.astype(np.float64)).all()
+    beyond = np.array([[np.longdouble(10) ** 4000]])
+    with pytest.raises(InputError, match="does not fit float64"):
+        pv.write(tmp_path / "b.parquet", beyond)
+    assert not (tmp_path / "b.parquet").exists()
 
 
 def test_columns_of_other_lengths_are_refused_or_left_out() -> None:

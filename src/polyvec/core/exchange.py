@@ -168,7 +168,7 @@ def schema_of(collection: Collection, plan: TablePlan) -> Any:
         fields.append(pa.field(plan.vocab, pa.string(), nullable=False))
     for name, column in plan.columns.items():
         source = collection[column]
-        kind = pa.from_numpy_dtype(_stored(source, plan.halves and name == plan.main))
+        kind = pa.from_numpy_dtype(table_dtype(source, plan.halves and name == plan.main))
         for size in reversed(source.row_shape):
             inner = pa.field("element", kind, nullable=False)
             kind = pa.list_(inner) if plan.lists else pa.list_(inner, size)
@@ -202,19 +202,25 @@ def record_batches(
         for name, column in plan.columns.items():
             values = collection[column][start:stop]
             arrays.append(
-                _lists(values, schema.field(name).type, _stored(collection[column], plan.halves and name == plan.main))
+                _lists(
+                    values, schema.field(name).type, table_dtype(collection[column], plan.halves and name == plan.main)
+                )
             )
         if plan.records:
             arrays.extend(_fields(collection, plan, schema, start, stop))
         yield pa.record_batch(arrays, schema=schema)
 
 
-def _stored(column: Column, half: bool) -> np.dtype[Any]:
-    """The dtype a column has in a table, in this machine's byte order. Arrow has no bfloat16: float32 holds it exactly."""
+def table_dtype(column: Column, half: bool = False) -> np.dtype[Any]:
+    """The dtype a column has in a table, in this machine's byte order.
+
+    Of what Arrow does not have, small floats (bfloat16) are held by float32 exactly; wider ones are rounded to float64.
+    """
     if half and column.dtype.kind == "f":
         return np.dtype(np.float16)
-    plain = column.dtype.kind in "fiub" and column.dtype.itemsize <= 8
-    return column.dtype.newbyteorder("=") if plain else np.dtype(np.float32)
+    if column.dtype.kind not in "fiub":
+        return np.dtype(np.float32)
+    return column.dtype.newbyteorder("=") if column.dtype.itemsize <= 8 else np.dtype(np.float64)
 
 
 def _lists(values: Array, kind: Any, dtype: np.dtype[Any]) -> Any:

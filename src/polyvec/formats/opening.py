@@ -22,19 +22,8 @@ from polyvec.formats.detection import detect, hinted
 from polyvec.formats.options import ReadingOptions
 from polyvec.formats.origins import open_as
 
-SETTLING = (
-    0.0,
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-    0.05,
-    0.1,
-    0.1,
-    0.2,
-    0.2,
-    0.5,
-)  # seconds between attempts at a file that is being replaced
+# Seconds between attempts at a file that is being replaced: at once, then ever more patiently, for about a second.
+SETTLING = (0.0, 0.005, 0.01, 0.02, 0.05, 0.05, 0.1, 0.1, 0.2, 0.2, 0.5)
 
 Result = TypeVar("Result")
 

@@ -1,5 +1,6 @@
-"""Formats of installed packages: what their entry points ``polyvec.formats`` name. Not a format.
+"""Finds the formats of installed packages, by their entry points ``polyvec.formats``. Not a format.
 
+What such a format is written with is in `polyvec.plugins`.
 A package declares them in its ``pyproject.toml``; the value is a `Format`, or a list of them::
 
     [project.entry-points."polyvec.formats"]

@@ -7,6 +7,7 @@ fields of the records. A schema that polyvec wrote says so itself, and is follow
 from __future__ import annotations
 
 from polyvec.core.collection import Collection
+from polyvec.core.exchange import table_dtype
 from polyvec.core.format import WriteOptions
 from polyvec.formats.tabular.records import TableRecords
 from polyvec.formats.tabular.roles import ID_NAMES, collect
@@ -30,5 +31,5 @@ def open_table(table: Table) -> Collection:
 def name_target(collection: Collection, options: WriteOptions) -> str:
     """The encoding of the main column and the compression, in words."""
     kept = options.own.get("compression")
-    name = "float16" if options.encoding == "float16" else f"raw {collection.vectors.dtype.name}"
+    name = "float16" if options.encoding == "float16" else f"raw {table_dtype(collection.vectors).name}"
     return name + (f", {kept}" if kept and kept != "none" else "")
