@@ -151,34 +151,6 @@ def test_product_codes_are_put_together_on_the_device(tmp_path):
         np.testing.assert_array_equal(found, column.to_numpy())
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_without_a_gpu_auto_falls_back_and_a_named_backend_says_why(tmp_path):
-    pv.write(tmp_path / "a.fbin", np.eye(4, dtype=np.float32))
-    with pv.open(tmp_path / "a.fbin") as c:
-        with pytest.warns(pv.DeviceWarning, match="on the CPU instead"):
-            assert c.vectors.to_torch("cuda").device.type == "cpu"
-        for backend in ("cuda", "triton"):
-            with pytest.raises(pv.DeviceError, match="nvidia-smi"):
-                c.vectors.to_torch("cuda", backend=backend)
-        with pytest.raises(pv.InputError, match="unknown device"):
-            c.vectors.to_torch("tpu")
-        assert torch.equal(c.vectors.to_torch(), torch.eye(4))
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_nothing_heavy_is_imported_until_a_device_is_asked_for(tmp_path):
-    import subprocess
-    import sys
-
-    pv.write(tmp_path / "a.fbin", np.eye(4, dtype=np.float32))
-    code = (
-        "import sys, polyvec as pv; c = pv.open('a.fbin'); c.vectors[:]; import polyvec.gpu, polyvec.cvc\n"
-        "print(sorted({'torch', 'triton', 'cupy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout.strip() == "[]", done.stderr
-
-
 def test_ranges_of_a_file_and_their_sums(tmp_path):
     from polyvec.kernels import available_paths, use_path
     from polyvec.kernels.fileio import Filler

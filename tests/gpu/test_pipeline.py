@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 
 import numpy as np
 import pytest
 
 import polyvec as pv
-from polyvec.codecs import Raw, ScaledInt8
-from polyvec.core.blocks import Extent, Part
+from polyvec.codecs import Raw
+from polyvec.core.blocks import Extent
 from polyvec.core.columns import FileColumn
 from polyvec.core.sources import open_source
-from polyvec.gpu import backends, pipeline, plan
+from polyvec.gpu import pipeline
 from polyvec.gpu.memory import HostMemory
 from polyvec.kernels import available_paths, use_path
 from polyvec.kernels.checksum import crc32
@@ -75,54 +74,6 @@ class Recording(HostMemory):
 
     def finish(self):
         self.events.append(("finish", -1))
-
-
-@pytest.mark.parametrize("capacity", [34_000, 60_000, 1 << 20])
-def test_buffers_bring_every_byte_once(column, capacity):
-    extents = plan.find_extents(column, 0, 5000, capacity)
-    buffers = list(plan.fill_buffers(extents, (DIM,), 0, capacity))
-    found = np.zeros(5000 * WIDTH, int)
-    targets = []
-    for buffer in buffers:
-        assert buffer.total <= plan.most_bytes(capacity)
-        for offset, size, at in buffer.loads.tolist():
-            assert at % plan.ALIGN == 0 and plan.HEAD <= at <= at + size <= buffer.tiles_at
-            found[offset : offset + size] += 1
-        targets += [(int(r[plan.TARGET]), int(r[plan.COUNT])) for r in buffer.table]
-    assert (found == 1).all()
-    ends = np.cumsum([count for _, count in targets])
-    assert [start for start, _ in targets] == [0, *ends[:-1]] and ends[-1] == 5000 * DIM
-
-
-def test_the_first_buffers_are_small_and_planned_when_they_are_asked_for():
-    def extents():
-        for number in range(3):
-            yield Extent(number << 16, 1 << 16, 0, 1 << 26, Raw(np.dtype("<f4")))
-        raise AssertionError("planned too far ahead")
-
-    buffers = plan.fill_buffers(extents(), (256,), 0, 16 << 20)
-    sizes = [next(buffers).total for _ in range(6)]
-    assert [round(size / (1 << 20)) for size in sizes] == [1, 2, 4, 8, 16, 16]
-
-
-def test_wide_rows_skip_the_small_buffers_and_too_wide_ones_do_not_travel_encoded(tmp_path):
-    dim = 3 << 20
-    (tmp_path / "wide").write_bytes(bytes(2 * dim + 8))
-    extent = Extent(0, 2, 0, 2 * dim, ScaledInt8(), others=(Part("scale", 2 * dim),))
-    with open_source(tmp_path / "wide") as source:
-        column = FileColumn("rows", source, [extent], row_shape=(dim,), encoding="int8", dtype=np.dtype(np.float32))
-        needed = plan.HEAD + dim + 4 + 2 * plan.ALIGN
-        assert plan.find_extents(column, 0, 2, needed - 1) is None
-        extents = plan.find_extents(column, 0, 2, needed)
-        assert [len(b.table) for b in plan.fill_buffers(extents, (dim,), 0, needed)] == [1, 1]
-
-
-def test_tiles_name_their_record_and_first_element():
-    table = np.zeros((4, plan.FIELDS), np.int64)
-    table[:, plan.COUNT] = [1, plan.TILE, plan.TILE + 1, 3 * plan.TILE - 1]
-    starts = [0, 0, 0, plan.TILE, 0, plan.TILE, 2 * plan.TILE]
-    expected = list(zip([0, 1, 2, 2, 3, 3, 3], starts))
-    assert [tuple(tile) for tile in plan.tiles_of(table).tolist()] == expected
 
 
 @pytest.mark.parametrize("capacity", [40_000, 1 << 20])  # planned on the way through the ring; planned before
@@ -195,17 +146,3 @@ def test_bytes_in_memory_and_every_kind_of_reader_find_a_flipped_bit(column, tmp
                 assert caught.value.offset == 700 * WIDTH
             else:
                 assert pipeline.load_codes(column, HostMemory(), WIDTH).numpy().tobytes() == content
-
-
-def test_packages_are_looked_for_once_and_a_missing_device_again(monkeypatch):
-    asked = []
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: asked.append(name) or object())
-    monkeypatch.setattr(backends, "_driven", set())
-    answers = iter([0, 0, 1])
-    monkeypatch.setattr(backends, "_devices", lambda framework: next(answers))
-    backends.installed.cache_clear()
-    try:
-        assert ["nvidia-smi" in str(backends.errors()) for _ in range(5)] == [True, True, False, False, False]
-        assert len(asked) == len(set(asked))
-    finally:
-        backends.installed.cache_clear()

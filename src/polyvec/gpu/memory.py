@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,10 +81,11 @@ class TorchMemory:
         return Slot(pinned, pinned.numpy(), self.empty((size,), "uint8"), event(), event())
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        kind = getattr(self.torch, dtype)
         try:
-            return self.torch.empty(shape, dtype=getattr(self.torch, dtype), device=self.device)
+            return self.torch.empty(shape, dtype=kind, device=self.device)
         except self.torch.cuda.OutOfMemoryError:
-            size = int(np.prod(shape, dtype=object)) * np.dtype("u1" if dtype == "uint8" else "f4").itemsize
+            size = prod(shape) * kind.itemsize
             free = self.torch.cuda.mem_get_info(self.device)[0]
             raise DeviceError(
                 f"the GPU has {free / 1e9:.1f} GB free and {size / 1e9:.1f} GB are needed; load fewer rows "
