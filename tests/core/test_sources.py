@@ -16,6 +16,7 @@ from polyvec.core.blocks import Extent, Raw
 from polyvec.core.columns import FileColumn
 from polyvec.core.errors import FormatError, InputError, Truncated
 from polyvec.core.sources import Source, open_source
+from polyvec.testing.descriptors import no_descriptors_left
 from polyvec.testing.distant import DistantSource
 
 DATA = bytes(range(200))
@@ -215,3 +216,14 @@ def test_scattered_rows_of_a_distant_source_are_asked_for_at_once(monkeypatch: p
     assert column.near_bytes == source.near_bytes == 64
     assert np.array_equal(column.take(wanted), rows[wanted])
     assert asked == [6]
+
+
+def test_an_error_that_is_kept_keeps_no_file_open(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(DATA)
+    with no_descriptors_left():
+        source = open_source(tmp_path / "a")
+        os.truncate(tmp_path / "a", 10)
+        with pytest.raises(Truncated) as kept:
+            source.read_into(0, np.zeros(100, np.uint8))
+        source.close()
+    assert kept.value.offset == 10

@@ -344,6 +344,7 @@ class LocalSource(Source):
     def _fill(self, view: memoryview, offset: int) -> None:
         file = self._open_file()
         done = read_all(file.number, view, offset)
+        del file  # an error that is kept must not keep it open
         if done < len(view):
             raise self._shorter(offset + done)
 
@@ -356,6 +357,7 @@ class LocalSource(Source):
         try:
             return read_cast(file.number, offset, out, cast, check=check)
         except EOFError as error:
+            del file
             raise Truncated(str(error), path=self.label, offset=offset) from None
 
     def view(self, offset: int, size: int, *, private: bool = False) -> Bytes:
