@@ -48,6 +48,9 @@ class TestFinalfusion(FormatSuite):
             Collection.from_arrays(vectors(2, 2, np.int64), vocab=["a", "b"]),
             options={"dialect": "document", "normalize": False},
         )
+        rows = Collection.from_arrays(vectors(9, 4), vocab=[f"word{row}" for row in range(9)])
+        asked = {"parts": 2, "bits": 2, "normalize": False}
+        yield Sample("encoded", rows, encoding="pq", options=asked, tolerance=9.0)
         yield Sample("document", embeddings(norms=True, metadata={"x": 1}), options={"dialect": "document"})
         yield Sample(
             "document, bucket", embeddings(BucketIndexer(3, 6, 1)), options={"dialect": "document", "normalize": False}

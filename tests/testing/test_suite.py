@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import struct
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -157,6 +159,57 @@ class Greedy(Plain):
         return [Match(Confidence.NAMED, "everything is mine")]
 
 
+class Unsummed(Plain):
+    """Says that a flipped bit can be told, and has no checksum."""
+
+    checksummed = True
+
+
+class UnsummedHere(Plain):
+    """Says so of each file."""
+
+    def guarded(self, source: Source, *, variant: str = "") -> bool:
+        return True
+
+
+class Summed(Plain):
+    """With a checksum of its rows at the end."""
+
+    checksummed = True
+
+    def open(self, source: Source, *, variant: str = "", lenient: bool = False, **own: Any) -> Collection:
+        found = super().open(open_source(source.read_at(0, max(0, source.size - 4))))
+        (extent,) = found.vectors.extents() if found.rows else [Extent(0, 0, 16, 0, Raw(np.dtype("<f4")))]
+        crc = int.from_bytes(source.read_at(source.size - 4, 4), "little")
+        pieces = [replace(extent, crc=crc)]
+        column = FileColumn("vectors", source, pieces, row_shape=(found.dim,), encoding="raw")
+        return Collection({"vectors": column})
+
+    def write(self, collection: Collection, sink: Sink, options: WriteOptions) -> None:
+        super().write(collection, sink, options)
+        sink.write(struct.pack("<I", zlib.crc32(collection.vectors.to_numpy().tobytes())))
+
+
+class Forgetful(Plain):
+    """Says that it holds what it does not write."""
+
+    def __init__(self, *parts: str) -> None:
+        self.holds = Holds(dtypes=(np.dtype("<f4"),), **dict.fromkeys(parts, True))  # type: ignore[misc, arg-type]
+
+
+class Careful(Forgetful):
+    """Says of each collection that it does not hold them."""
+
+    def holding(self, collection: Collection, options: WriteOptions) -> Holds:
+        return Plain.holds
+
+
+class Deaf(Plain):
+    """Declares an encoding, and writes rows as they are."""
+
+    holds = Holds(dtypes=(np.dtype("<f4"),), encodings=("raw", "float16"))
+
+
 def suite_of(made: Format) -> FormatSuite:
     class Suite(FormatSuite):
         format = made
@@ -177,6 +230,8 @@ def run(made: Format, test: str, tmp_path: Path) -> None:
         method(**{name: value for name, value in arguments.items() if name in wanted})
 
 
+GUARDED = "test_a_flipped_bit_of_the_rows_is_told_where_the_file_is_guarded"
+DECLARED = "test_words_records_ids_and_metadata_that_are_declared_are_in_the_file"
 TESTS = [name for name in dir(FormatSuite) if name.startswith("test_")]
 
 
@@ -201,12 +256,36 @@ def test_a_right_format_passes(test: str, tmp_path: Path) -> None:
         (Direct(), "test_a_full_disk_leaves_the_old_file_and_no_trace", "."),
         (Direct(), "test_a_cancelled_write_leaves_the_old_file_and_no_trace", "."),
         (Littering(), "test_a_cancelled_write_leaves_the_old_file_and_no_trace", "."),
+        (Unsummed(), GUARDED, "check does not tell a flipped bit of byte 46"),
+        (UnsummedHere(), GUARDED, "check does not tell a flipped bit of byte 46"),
+        (Forgetful("vocab"), DECLARED, "the words are gone"),
+        (Forgetful("records"), DECLARED, "the record .* of row 0"),
+        (Forgetful("ids"), DECLARED, "the ids are gone"),
+        (Forgetful("metadata"), DECLARED, "metadata 'model'"),
+        (Deaf(), "test_an_encoding_that_is_declared_is_used", "float16 is declared, and what is written is the same"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Format) else None,
 )
 def test_a_broken_format_fails(made: Format, test: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=words):
         run(made, test, tmp_path)
+
+
+@pytest.mark.parametrize(("made", "test"), [(Summed(), GUARDED), (Careful("vocab", "ids"), DECLARED)])
+def test_a_format_that_keeps_its_word_passes(made: Format, test: str, tmp_path: Path) -> None:
+    run(made, test, tmp_path)
+
+
+def test_a_suite_without_samples_says_so(tmp_path: Path) -> None:
+    class Empty(FormatSuite):
+        format = Plain()
+
+        def samples(self) -> Iterator[Sample]:
+            return iter(())
+
+    for test in (DECLARED, "test_an_option_of_reading_that_is_not_declared_is_refused"):
+        with pytest.raises(AssertionError, match=r"Empty.samples\(\) gives nothing: give at least one sample"):
+            getattr(Empty(), test)(tmp_path)
 
 
 def test_a_format_that_claims_anothers_file_fails_the_others_test(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,17 @@ def assert_same_column(found: Column, expected: Column, tolerance: float) -> Non
     else:
         error = np.abs(one.astype(np.float64) - two.astype(np.float64))
         assert error.max(initial=0.0) <= tolerance
+
+
+def stored_places(column: Column, file: str) -> Iterator[tuple[str, int]]:
+    """A byte in the middle of each piece that a column is stored in, with the name of its file, or ``file``."""
+    source = getattr(column, "source", None)
+    name = file if source is None else source.name
+    for extent in column.extents():
+        if extent.size:
+            middle = extent.size // 2 if extent.stride is None else extent.rows // 2 * extent.stride
+            yield name, extent.offset + middle
+        yield from ((name, part.offset) for part in extent.others if extent.rows)
 
 
 def bits(array: Array) -> Array:

@@ -38,9 +38,14 @@ def bit_flips(data: bytes) -> Iterator[tuple[str, bytes, int]]:
         rest = np.random.default_rng(size).integers(HEAD_BYTES * 8, size * 8, SAMPLED)
         bits = head + [(int(place) // 8, int(place) % 8) for place in rest]
     for byte, bit in bits:
-        flipped = bytearray(data)
-        flipped[byte] ^= 1 << bit
-        yield f"bit {bit} of byte {byte} flipped", bytes(flipped), byte
+        yield f"bit {bit} of byte {byte} flipped", flipped(data, byte, bit), byte
+
+
+def flipped(data: bytes, byte: int, bit: int = 0) -> bytes:
+    """The file with one bit flipped."""
+    changed = bytearray(data)
+    changed[byte] ^= 1 << bit
+    return bytes(changed)
 
 
 def hostile_counts(data: bytes) -> Iterator[Hostile]:

@@ -21,7 +21,7 @@ from polyvec.core.errors import AmbiguousFormat, FormatError, InputError, Unknow
 from polyvec.core.format import Confidence, Format, Peek
 from polyvec.core.sources import MemorySource
 from polyvec.testing import hostile
-from polyvec.testing.contents import assert_same_contents, bits, consume, examine
+from polyvec.testing.contents import assert_same_contents, bits, consume, examine, stored_places
 from polyvec.testing.distant import DistantSource
 from polyvec.testing.limits import HEADROOM, Clock, TooSlow, bounded
 from polyvec.testing.samples import Sample, SampleFile
@@ -80,8 +80,14 @@ class ReadingSuite(TravellingSuite):
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test a sample."""
         if "sample" in metafunc.fixturenames:
-            samples = list(self.samples())
+            samples = self._samples()
             metafunc.parametrize("sample", samples, ids=[sample.name for sample in samples])
+
+    def _samples(self) -> list[Any]:
+        """All samples; a suite without any would pass whatever the format does."""
+        samples = list(self.samples())
+        assert samples, f"{type(self).__name__}.samples() gives nothing: give at least one sample, with rows"
+        return samples
 
     @pytest.fixture(autouse=True)
     def _known(self) -> Iterator[None]:
@@ -263,7 +269,7 @@ class ReadingSuite(TravellingSuite):
         assert len(list(Path("/dev/fd").iterdir())) <= before, "reading a file leaves descriptors open"
 
     def test_an_option_of_reading_that_is_not_declared_is_refused(self, tmp_path: Path) -> None:
-        sample: Any = next(iter(self.samples()))
+        sample = self._samples()[0]
         export = self._export(sample, tmp_path / "out")
         undeclared = {"no_such_option", *(option.name for option in self.format.options)}
         for name in undeclared - {option.name for option in self.format.reading}:
@@ -292,6 +298,23 @@ class ReadingSuite(TravellingSuite):
             hostile.bit_flips,
             must_tell=lambda name, byte: name == main and any(byte in place for place in guarded),
         )
+
+    def test_a_flipped_bit_of_the_rows_is_told_where_the_file_is_guarded(self, sample: Any, tmp_path: Path) -> None:
+        export = self._export(sample, tmp_path / "out")
+        main, variant = self._name(sample), self._variant(sample, export)
+        format = self.format.told(sample.reading)
+        if not format.guarded(self._source(sample, export[main], export), variant=variant):
+            return
+        with self._open(sample, export[main], export) as collection:
+            places = [place for column in collection.columns.values() for place in stored_places(column, main)]
+        for file, byte in places:
+            bad = {**export, file: hostile.flipped(export[file], byte)}
+            source = self._source(sample, bad[main], bad)
+            try:
+                told = any(finding.severity == "error" for finding in format.check(source, variant=variant))
+            except FormatError:
+                told = True
+            assert told, f"{file}: the file is guarded, and check does not tell a flipped bit of byte {byte}"
 
     def test_hostile_counts_allocate_nothing(self, sample: Any, tmp_path: Path) -> None:
         export = self._export(sample, tmp_path / "out")

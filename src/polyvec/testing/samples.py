@@ -65,6 +65,23 @@ def with_dtype(collection: Collection, dtype: np.dtype[Any]) -> Collection:
     return collection.with_parts(columns={**collection.columns, collection.main: main})
 
 
+def made_parts(collection: Collection) -> dict[str, Any]:
+    """Words, records, ids and metadata for the rows of a collection, its own where it has them."""
+    rows = range(collection.rows)
+    made = Collection.from_arrays(
+        np.zeros((len(rows), 1), np.float32),
+        vocab=[f"word{row}" for row in rows],
+        records=[{"name": f"näme {row}", "number": row} for row in rows],
+        ids=[3 * row + 7 for row in rows],
+    )
+    return {
+        "vocab": collection.vocab or made.vocab,
+        "records": collection.records or made.records,
+        "ids": collection.ids or made.ids,
+        "metadata": collection.metadata or {"model": "m", "language": "ü"},
+    }
+
+
 def vectors(rows: int, dim: int, dtype: Any = np.float32, *, seed: int = 0) -> Array:
     """Rows that are the same on every run: normal floats, or integers over their whole range."""
     generator = np.random.default_rng(seed)

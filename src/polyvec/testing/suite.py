@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from polyvec import formats
 from polyvec.core.collection import Collection
 from polyvec.core.dtypes import FLOATS, NUMBERS, is_held
-from polyvec.core.errors import Cancelled, InputError
+from polyvec.core.errors import Cancelled, InputError, LossyConversion
 from polyvec.core.options import check_options
 from polyvec.testing import atomicity
-from polyvec.testing.contents import assert_same_contents, consume
+from polyvec.testing.contents import assert_same_contents, assert_same_extras, consume
 from polyvec.testing.limits import limited
 from polyvec.testing.memory import MemorySink
 from polyvec.testing.reading import Export, ReadingSuite
-from polyvec.testing.samples import Sample, with_dtype
+from polyvec.testing.samples import Sample, made_parts, with_dtype
 from polyvec.verbs.convert import convert
 from polyvec.verbs.describe import describe
 from polyvec.verbs.verify import verify
@@ -88,6 +90,56 @@ class FormatSuite(ReadingSuite):
             )
             held = Sample(sample.name, only, tolerance=sample.tolerance)
             assert_same_contents(found, held)
+
+    def test_words_records_ids_and_metadata_that_are_declared_are_in_the_file(self, tmp_path: Path) -> None:
+        sample = self._one()
+        parts = {name: part for name, part in made_parts(sample.collection).items() if getattr(self.format.holds, name)}
+        for number, names in enumerate([*({name} for name in parts), {*parts}]):
+            given = sample.collection.with_parts(**{name: parts[name] for name in names})
+            asked = {"encoding": sample.encoding, "format": sample.format, **sample.options}
+            try:
+                fitted = road.fit(tmp_path / self._name(sample), given, gather(asked))
+            except (InputError, LossyConversion):
+                continue  # what the format cannot take together it says
+            kept = {road.NAMES.get(what, what) for what in fitted.parts} & names
+            try:
+                export = self._export(sample, tmp_path / str(number), given)
+            except LossyConversion as error:
+                raise AssertionError(f"the format says that it holds {', '.join(sorted(names))}: {error}") from None
+            with self._open(sample, export[self._name(sample)], export) as found:
+                wanted = {name: parts[name] for name in kept}
+                assert_same_extras(found, Collection(given.columns, main=given.main, **wanted))
+
+    def test_an_encoding_that_is_declared_is_used(self, tmp_path: Path) -> None:
+        tried = set(self.format.holds.encodings) - {"raw"} if "raw" in self.format.holds.encodings else set()
+        for encoding in sorted(tried):
+            same = [self._encoded_alike(sample, encoding, tmp_path / f"{encoding}{n}") for n, sample in self._floats()]
+            assert False in same, (
+                f"{encoding} is declared, and what is written is the same as raw"
+                if True in same
+                else f"{encoding} is declared, and no sample can be written so; give one"
+            )
+
+    def _floats(self) -> list[tuple[int, Sample]]:
+        """The samples with rows, those of the main column as float32 where they are not: encodings round those."""
+        kept = [sample for sample in self._samples() if sample.collection.rows]
+        plain = np.dtype(np.float32)
+        if is_held(plain, self.format.holds.dtypes):
+            kept = [replace(sample, collection=with_dtype(sample.collection, plain)) for sample in kept]
+        return list(enumerate(kept))
+
+    def _encoded_alike(self, sample: Sample, encoding: str, folder: Path) -> bool | None:
+        """Whether a sample is the same file in an encoding and raw; None where it cannot be written in both."""
+        folder.mkdir()
+        try:
+            encoded = self._export(sample, folder / "encoded", encoding=encoding)
+            plain = sample if sample.encoding in (None, "raw") else replace(sample, options={})  # those of the encoding
+            raw = self._export(plain, folder / "raw", encoding="raw")
+            with self._open(sample, raw[self._name(sample)], raw) as found:
+                kind = found.vectors.dtype.name
+            return raw == encoded and kind != encoding  # files of some kinds hold no other rows
+        except (InputError, LossyConversion):
+            return None
 
     def test_an_encoding_that_is_not_declared_is_refused(self, tmp_path: Path) -> None:
         sample = self._one()
@@ -156,7 +208,8 @@ class FormatSuite(ReadingSuite):
 
     def _one(self) -> Sample:
         """The sample that the tests of writing use: the one with most rows."""
-        return max(self.samples(), key=lambda sample: sample.collection.rows)
+        found: Sample = max(self._samples(), key=lambda sample: sample.collection.rows)
+        return found
 
     def test_a_kill_while_writing_leaves_the_old_file_or_nothing(self, tmp_path: Path) -> None:
         sample = self._one()
