@@ -185,12 +185,8 @@ def test_the_repository_speaks_of_itself_alone():
 
 TWINLESS = {  # modules whose claims stand in another file than their own twin, and where
     "cli/demo/table": "cli/test_demo.py",
-    "formats/opening": "formats/test_detection.py",
     "testing/": "testing/test_suite.py",
-    "verbs/parts": "verbs/test_resume.py",
     "web/app": "web/test_serve.py",
-    "writing/receipts": "writing/test_write.py",
-    "writing/tables": "writing/test_inputs.py",
 }
 
 

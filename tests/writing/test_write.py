@@ -11,7 +11,6 @@ import polyvec as pv
 from polyvec.core.collection import Collection
 from polyvec.core.columns import ArrayColumn
 from polyvec.testing import vectors
-from polyvec.writing.receipts import Receipt
 
 ROWS = vectors(5, 3)
 
@@ -25,14 +24,6 @@ def test_a_collection_stays_open_also_where_the_write_fails(tmp_path: Path) -> N
     assert closed == []
     collection.close()
     assert closed == [1]
-
-
-def test_the_receipt_says_what_is_on_disk(tmp_path: Path) -> None:
-    receipt = pv.write(tmp_path / "a.fbin", ROWS, ids=range(5), sha256=True, durable=False)
-    assert isinstance(receipt, Receipt) and (receipt.rows, receipt.dim) == (5, 3)
-    assert receipt.bytes == (tmp_path / "a.fbin").stat().st_size and receipt.sidecars == ("a.fbin.ids.npy",)
-    told = receipt.to_dict()
-    assert told["loss"]["exact"] is True and told["sha256"] == receipt.sha256 and not told["dry_run"]
 
 
 def test_named_arrays_are_columns_and_the_first_is_the_main_one(tmp_path: Path) -> None:

@@ -11,11 +11,7 @@ import pytest
 from polyvec.testing import vectors
 
 pa = pytest.importorskip("pyarrow")
-
-
 pq = pytest.importorskip("pyarrow.parquet")
-
-
 ROWS = vectors(30, 4)
 
 
