@@ -84,8 +84,10 @@ class _Pages:
             return await self._reply(lambda: {"names": self.served.named(_numbers(given["rows"]))})
         if "id" in given:
             return await self._reply(lambda: {"names": self.served.identified(given["id"][:MOST_TEXT])})
-        text, limit = given.get("q", "")[:MOST_TEXT], min(_number(given.get("limit", "12")), 50)
-        return await self._reply(lambda: {"names": self.served.suggest(text, limit)})
+        text = given.get("q", "")[:MOST_TEXT]
+        return await self._reply(
+            lambda: {"names": self.served.suggest(text, min(_number(given.get("limit", "12")), 50))}
+        )
 
     async def records(self, request: Request) -> Response:
         return await self._reply(
