@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
 import polyvec as pv
+from polyvec.core.spools import StandardOutput
 from polyvec.core.targets import check_target, open_sink
 from polyvec.testing import vectors
 
@@ -37,3 +39,37 @@ def test_no_file_is_written_to_a_url(url: str, tmp_path: Path, monkeypatch: pyte
         ):
             write()
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dash_is_standard_output_and_always_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-").write_bytes(b"a file of that name is not meant")
+    check_target("-", inputs=["-"], overwrite=False)
+    assert isinstance(open_sink("-"), StandardOutput)
+    with open_sink(Path("./-x"), durable=False) as sink:
+        sink.write(b"a file")
+    assert (tmp_path / "-x").read_bytes() == b"a file"
+
+
+def test_the_question_has_the_answer_of_the_door(tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"old")
+    for target, options in (
+        (tmp_path, {}),
+        (tmp_path / "no" / "a", {}),
+        (tmp_path / "there", {"overwrite": False}),
+        (tmp_path / "there", {"inputs": [tmp_path / "there"]}),
+    ):
+        told = []
+        for ask in (check_target, open_sink):
+            with pytest.raises(pv.InputError) as caught:
+                ask(target, **options)
+            told.append(str(caught.value))
+        assert told[0] == told[1]
+    check_target(tmp_path / "new", inputs=[tmp_path / "there"], overwrite=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"], "asking leaves no trace"
+
+
+def test_the_digest_is_that_of_the_file_where_it_was_asked_for(tmp_path: Path) -> None:
+    with open_sink(tmp_path / "a", sha256=True, durable=False) as sink:
+        sink.write(b"abc")
+    assert sink.hexdigest() == hashlib.sha256(b"abc").hexdigest()
