@@ -183,12 +183,6 @@ def test_the_repository_speaks_of_itself_alone():
         assert not [w for w in words if w in text], path
 
 
-TWINLESS = {  # modules whose claims stand in another file than their own twin, and where
-    "testing/reading": "testing/test_suite.py",  # the suite is tried on formats that are broken on purpose
-    "testing/travelling": "testing/test_suite.py",
-}
-
-
 def has_logic(tree):
     """Whether a module does anything: constants, re-exports and records alone do not."""
     return any(isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in ast.walk(tree))
@@ -205,7 +199,7 @@ def twins_of(module):
 def test_every_module_with_logic_has_its_twin():
     """A command's module needs none: tests/cli/test_commands.py runs every command's examples."""
     source, tests = ROOT / "src" / "polyvec", ROOT / "tests"
-    alone, needed = [], set()
+    alone = []
     for path in sorted(source.rglob("*.py")):
         module, tree = path.relative_to(source), ast.parse(path.read_text())
         command = module.parts[0] == "cli" and (
@@ -213,16 +207,6 @@ def test_every_module_with_logic_has_its_twin():
         )
         if command or module == Path("__init__.py") or not has_logic(tree):
             continue
-        if any((tests / twin).is_file() for twin in twins_of(module)):
-            continue
-        key = module.with_suffix("").as_posix()
-        rule = max(
-            (rule for rule in TWINLESS if key == rule or (rule.endswith("/") and key.startswith(rule))),
-            key=len,
-            default=None,
-        )
-        needed.add(rule)
-        if rule is None or not (tests / TWINLESS[rule]).is_file():
-            alone.append(f"{key}: write tests/{twins_of(module)[0].as_posix()}")
+        if not any((tests / twin).is_file() for twin in twins_of(module)):
+            alone.append(f"{module.as_posix()}: write tests/{twins_of(module)[0].as_posix()}")
     assert not alone
-    assert not set(TWINLESS) - needed, "rules that nothing needs any more"
