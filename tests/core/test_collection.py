@@ -183,3 +183,14 @@ def test_a_collection_is_called_by_its_file_or_memory() -> None:
     whole = Collection({"v": ArrayColumn("v", ROWS)}, path="a/b_0.npy")
     assert whole.title == "a/b_0.npy" and whole.files == ("a/b_0.npy",)
     assert repr(whole) == "<Collection memory: v 23x3 float32>"
+
+
+def test_a_head_and_a_column_are_asked_for_by_a_number_and_a_name() -> None:
+    whole = Collection.from_arrays(ROWS)
+    for bad in ("a", 1.5, None):
+        with pytest.raises(InputError, match=r"^n must be a whole number, not "):
+            whole.head(bad)
+    for wrong in (3, None, slice(2)):
+        with pytest.raises(InputError, match=r"^name must be the name of a column, not "):
+            whole.select(wrong)
+    assert whole.head(np.int64(2)).rows == 2

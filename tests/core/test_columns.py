@@ -151,6 +151,16 @@ def test_every_way_to_ask_gives_what_numpy_gives(name: str) -> None:
             column[bad]
     with pytest.raises(ValueError, match="out must be"):
         column.to_numpy(np.empty((22, 3), np.float32))
+    fixed = np.empty(column.shape, column.dtype)
+    fixed.flags.writeable = False
+    for bad in (3, "rows", [0.0], np.empty(column.shape, np.complex64), fixed):
+        with pytest.raises(InputError, match=r"^out must be a writeable array, \(23, 3\) "):
+            column.to_numpy(bad)
+    for bad in ("a", 1.5, 0, -1, True):
+        with pytest.raises(InputError, match=r"^rows must be a whole number|^a batch has at least 1 row"):
+            next(column.batches(bad))
+        with pytest.raises(InputError, match=r"^rows must be a whole number|^a block has at least 1 row"):
+            next(column.blocks(bad))
 
 
 @given(

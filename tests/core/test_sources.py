@@ -227,3 +227,9 @@ def test_an_error_that_is_kept_keeps_no_file_open(tmp_path: Path) -> None:
             source.read_into(0, np.zeros(100, np.uint8))
         source.close()
     assert kept.value.offset == 10
+
+
+def test_what_is_no_place_is_an_input_error() -> None:
+    for bad in (3, None, 1.5, ["a"]):
+        with pytest.raises(InputError, match=r"^where must be a path, not "):
+            open_source(bad)

@@ -159,3 +159,12 @@ def test_threads_read_compressed_datasets_as_one_thread_does(tmp_path: Path) -> 
                     assert (collection[name].take(some) == wanted[some]).all()
 
         list(pool.map(read, range(8)))
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_closed_file_says_that_it_is_closed(tmp_path: Path, compression: str) -> None:
+    pv.write(tmp_path / "a.h5", vectors(4, 3), compression=compression)
+    with pv.open(tmp_path / "a.h5") as collection:
+        assert collection.vectors[1].shape == (3,)
+    with pytest.raises(pv.InputError, match=r"a\.h5 is closed$"):
+        collection.vectors[:]

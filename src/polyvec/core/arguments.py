@@ -152,6 +152,17 @@ def array_of(value: Any) -> NDArray[Any]:
         raise InputError(f"expected rows of numbers, all of one length, not {shown(value)}") from None
 
 
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """`InputError` for what is no array of just this shape and dtype that can be written to."""
+    wanted = f"out must be a writeable array, {shape} {dtype}"
+    if not isinstance(out, np.ndarray):
+        raise InputError(f"{wanted}, not {shown(out)}")
+    if out.shape != shape or out.dtype != dtype:
+        raise InputError(f"{wanted}, not {out.shape} {out.dtype}")
+    if not out.flags.writeable:
+        raise InputError(f"{wanted}, and this one is read-only")
+
+
 def one_a_row(name: str, value: Any) -> list[Any]:
     """Values of anything that can be walked through, as a list."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):

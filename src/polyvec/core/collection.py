@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from polyvec.core.arguments import array_of, one_a_row
+from polyvec.core.arguments import array_of, one_a_row, shown, whole
 from polyvec.core.blocks import Array
 from polyvec.core.columns import ArrayColumn, Column
 from polyvec.core.errors import InputError
@@ -174,10 +174,12 @@ class Collection:
 
     def head(self, n: int = 5) -> Collection:
         """The first ``n`` rows with all that belongs to them, as ``c[:n]``."""
-        return self[:n]
+        return self[: whole("n", n)]
 
     def select(self, name: str) -> Collection:
         """The same collection with one column, which becomes the main one. What belongs to other rows is left out."""
+        if not isinstance(name, str):
+            raise InputError(f"name must be the name of a column, not {shown(name)}")
         column = self[name]
         same = column.rows == self.rows
         return self._derive(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from polyvec.core.arguments import check_out, whole
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Block, Codec, Extent, Raw, rows_per_block
 from polyvec.core.errors import Corrupt, FormatError, InputError
 from polyvec.core.extents import Scratch, crc_error, crc_of, decoded_slices, read_extent, read_runs
@@ -85,7 +86,7 @@ class Column(Part):
 
         ``start`` and ``stop`` cut as slices do. Every row asked for comes, once: whatever gives others is `Corrupt`.
         """
-        if rows is not None and rows < 1:
+        if rows is not None and whole("rows", rows) < 1:
             raise InputError(f"a block has at least 1 row, not {rows}")
         first, last = bounds(start, stop, self.rows)
         at = first
@@ -126,7 +127,7 @@ class Column(Part):
 
     def batches(self, rows: int = 65536, *, device: str = "cpu") -> Iterator[Any]:
         """Decoded rows, ``rows`` at a time: arrays, or with another ``device`` torch tensors there."""
-        if rows < 1:
+        if whole("rows", rows) < 1:
             raise InputError(f"a batch has at least 1 row, not {rows}")
         for start in range(0, self.rows, rows):
             if device == "cpu":
@@ -149,14 +150,16 @@ class Column(Part):
 
     def to_numpy(self, out: Array | None = None) -> Array:
         """All rows, decoded, into ``out`` where it is given."""
+        if out is not None:
+            check_out(out, self.shape, self.dtype)
         return self._read(0, self.rows, out)
 
     def _read(self, start: int, stop: int, out: Array | None = None) -> Array:
         shape = (stop - start, *self.row_shape)
         if out is None:
             out = np.empty(shape, self.dtype)
-        elif out.shape != shape or out.dtype != self.dtype:
-            raise ValueError(f"out must be {shape} {self.dtype}, not {out.shape} {out.dtype}")
+        else:
+            check_out(out, shape, self.dtype)
         at = 0
         for block in self.blocks(start=start, stop=stop, reuse=True):
             if block.start - start != at:

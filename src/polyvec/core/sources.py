@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from polyvec.core.arguments import check_paths
 from polyvec.core.descriptors import Descriptor
 from polyvec.core.errors import FormatError, InputError, Replaced, Truncated
 from polyvec.core.journal import locate, open_named, present
@@ -436,6 +437,7 @@ def open_source(where: Where | Source, *, name: str | None = None) -> Source:
     if isinstance(where, IN_MEMORY):
         return MemorySource(bytes(where), name or "<bytes>")
     if not isinstance(where, Place):
+        check_paths(where=where)
         if os.fspath(where) == "-":
             return LocalSource.stdin()
         where = Place.of(where)

@@ -131,6 +131,7 @@ class IpcTable(Table):
             yield batch.slice(at, rows)
 
     def close(self) -> None:
+        super().close()
         self._raw.close()
 
 

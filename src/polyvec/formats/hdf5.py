@@ -297,6 +297,8 @@ def _column(source: Source, name: str, dataset: Any, notes: list[str]) -> Column
         notes.append(f"dataset {name!r}: big-endian {dtype.name} is converted to little-endian as it is read")
 
     def read(start: int, stop: int) -> Array:
+        if not dataset:
+            raise InputError(f"{source.name} is closed")  # the library would call it damaged
         with _wrapped(source):
             return np.ascontiguousarray(dataset[start:stop]).astype(dtype.newbyteorder("<"), copy=False)
 

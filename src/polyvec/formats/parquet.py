@@ -196,6 +196,7 @@ class ParquetTable(Table):
         return sum(counts)
 
     def close(self) -> None:
+        super().close()
         self.file.close()
         self._raw.close()
 

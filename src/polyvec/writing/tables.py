@@ -47,9 +47,6 @@ class MemoryTable(Table):
     def values(self, name: str) -> int | None:
         return sum(_leaves(batch.column(name)) for batch in self._batches)
 
-    def close(self) -> None:
-        """Nothing to release."""
-
 
 def _leaves(array: Any) -> int:
     """How many numbers a column of lists holds in all: other counts than rows and dimension make are ragged rows."""

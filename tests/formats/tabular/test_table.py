@@ -13,6 +13,7 @@ import pytest
 import polyvec as pv
 from polyvec.formats import parquet
 from polyvec.formats.tabular.table import wrapped
+from polyvec.testing import vectors
 from polyvec.writing.tables import MemoryTable
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -84,3 +85,20 @@ def test_whatever_the_library_raises_is_one_line_about_the_file() -> None:
         raise pv.InputError("mine")
     with pytest.raises(KeyboardInterrupt), wrapped("x.parquet"):
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".arrows"])
+def test_a_closed_table_says_that_it_is_closed(tmp_path: Path, suffix: str) -> None:
+    records = [{"n": row} for row in range(4)]
+    pv.write(tmp_path / f"a{suffix}", vectors(4, 3), records=records, vocab=list("abcd"), sidecar=False)
+    for begun in (False, True):
+        with pv.open(tmp_path / f"a{suffix}") as collection:
+            if begun:
+                assert collection.vectors[1].shape == (3,) and collection.records[0] == {"n": 0}
+        for read in (
+            lambda: collection.vectors[:],
+            lambda: collection.vectors[2],
+            lambda: list(collection.records),
+        ):
+            with pytest.raises(pv.InputError, match=rf"a\{suffix} is closed$"):
+                read()

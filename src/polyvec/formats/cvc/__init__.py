@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from polyvec.core.arguments import check_out
 from polyvec.core.blocks import MAX_BLOCK_BYTES, Array, Extent
 from polyvec.core.collection import Collection
 from polyvec.core.columns import Column, FileColumn
@@ -103,8 +104,8 @@ class CvcColumn(FileColumn):
         shape = (stop - start, *self.row_shape)
         if out is None:
             out = np.empty(shape, self.dtype)
-        elif out.shape != shape or out.dtype != self.dtype:
-            raise ValueError(f"out must be {shape} {self.dtype}, not {out.shape} {out.dtype}")
+        else:
+            check_out(out, shape, self.dtype)
         extents = list(self.extents(start, stop))
         only = extents[0] if len(extents) == 1 else None
         if only is not None and self._is_whole(only) and only.rows > stop - start and self._fits(only):

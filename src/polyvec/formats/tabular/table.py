@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from polyvec.core.errors import Corrupt, PolyvecError
+from polyvec.core.errors import Corrupt, InputError, PolyvecError
 from polyvec.core.exchange import arrow
 from polyvec.core.sources import Source
 from polyvec.core.streams import SourceStream
@@ -28,6 +28,7 @@ class Table(ABC):
     schema: Any
     groups: list[int]  # rows of each group
     lock: threading.Lock
+    closed: bool = False
 
     @property
     def rows(self) -> int:
@@ -46,15 +47,24 @@ class Table(ABC):
         """A place to read some columns from."""
         return Cursor(self, names)
 
-    @abstractmethod
     def close(self) -> None:
-        """Release the file."""
+        """Release the file; a table that has one says how, and calls this too."""
+        self.closed = True
+
+    def refuse_closed(self) -> None:
+        """`InputError` where the file is closed: the library would call it damaged."""
+        if self.closed:
+            raise InputError(f"{self.label} is closed")
 
     @contextmanager
     def wrapped(self) -> Iterator[None]:
         """Whatever the library raises becomes one line about the file."""
-        with wrapped(self.label):
-            yield
+        try:
+            with wrapped(self.label):
+                yield
+        except Corrupt:
+            self.refuse_closed()
+            raise
 
 
 def over(source: Source, make: Callable[[Source, Any], Kind], purpose: str) -> Kind:
@@ -105,6 +115,7 @@ class Cursor:
         """Pieces of batches, with the row each starts at, of rows ``start`` to ``stop``."""
         if start >= stop:
             return
+        self._table.refuse_closed()
         group = int(np.searchsorted(self._edges, start, side="right")) - 1
         if self._stream is None or start < self._at or self._at < self._edges[group]:
             self._at, self._left, self._stream = self._edges[group], None, self._from(group, rows)
