@@ -104,3 +104,13 @@ def test_the_mode_of_floats_is_put_back() -> None:
     with pytest.raises(KeyError), scores.plain_floats():
         raise KeyError
     assert module.float_mode() == before
+
+
+@pytest.mark.parametrize("dim", [1, 15, 16, 17, 300, 1024])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_few_rows_are_summed_in_the_order_of_many(rows, dim, monkeypatch):
+    generator = np.random.default_rng(dim)
+    values = generator.standard_normal((rows, dim)) * np.exp(5 * generator.standard_normal((rows, dim)))
+    few = scores.sum_squares(values)
+    monkeypatch.setattr("polyvec.kernels.scores.FEW_VALUES", 0)
+    assert few.tobytes() == scores.sum_squares(values).tobytes()
