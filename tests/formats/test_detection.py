@@ -104,3 +104,14 @@ def examine(source: MemorySource) -> None:
                 assert "\n" not in str(error)
             except MissingExtra:
                 pass
+
+
+@pytest.mark.parametrize(("suffix", "name"), [(".arrow", "arrow"), (".arrows", "arrows"), (".fvecs", "fvecs")])
+def test_a_hint_names_what_can_be_asked_for(tmp_path: Path, suffix: str, name: str) -> None:
+    if suffix != ".fvecs":
+        pytest.importorskip("pyarrow")
+    pv.write(tmp_path / f"a{suffix}", vectors(20, 16))
+    with pytest.raises(pv.FormatError, match=rf"try --from {name}$"):
+        pv.open(tmp_path / f"a{suffix}", format="fbin")
+    with pv.open(tmp_path / f"a{suffix}", format=name) as found:
+        assert found.rows == 20

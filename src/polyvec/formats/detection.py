@@ -67,7 +67,7 @@ def detect(source: Source, format: str | None = None) -> Detection:
         level = [pair for pair in found if pair[1].confidence == confidence]
         if len(level) > 1 and confidence in (Confidence.FITS, Confidence.NAMED):
             names = ", ".join(m.variant or f.name for f, m in level)
-            example = level[0][1].variant or level[0][0].name
+            example = _askable(*level[0])
             raise AmbiguousFormat(
                 f"the file fits several formats: {names}",
                 path=source.label,
@@ -120,6 +120,13 @@ def _shown(source: Source) -> str:
     return f"{head}: {kind.kind}" if kind else head
 
 
+def _askable(format: Format, match: Match) -> str:
+    """What a user says to have a file read so: the variant where that is a name, else an alias of it, else the format's."""
+    if match.variant in format.aliases or f".{match.variant}" in format.suffixes:
+        return match.variant
+    return next((name for name, variant in format.aliases.items() if match.variant == variant != ""), format.name)
+
+
 def hinted(error: FormatError, detection: Detection, source: Source) -> FormatError:
     """An error of a format chosen by name also tells what the bytes look like."""
     if detection.match.confidence < Confidence.MAGIC:
@@ -127,7 +134,7 @@ def hinted(error: FormatError, detection: Detection, source: Source) -> FormatEr
         better = [(f, m) for f, m in detection.others if m.fits]
         other = foreign(source)
         if better:
-            name = better[0][1].variant or better[0][0].name
+            name = _askable(*better[0])
             hint = f"the bytes look like {name} ({better[0][1].reason}): try --from {name}"
         elif other is not None:
             hint = f"the bytes look like {other}"
