@@ -21,6 +21,8 @@ from polyvec.core.journal import TEMP_SUFFIX
 
 Work = Callable[[], object]
 
+PATIENCE = 120  # seconds that a forked process may take
+
 
 def count_calls(name: str, work: Work) -> int:
     """How often ``work`` calls ``os.NAME``."""
@@ -48,13 +50,18 @@ def killed_at(name: str, call: int, work: Work) -> bool:
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(*arguments, **named)
 
+        signal.alarm(PATIENCE)
         try:
             setattr(os, name, dying)
             work()
         finally:
             os._exit(0)
     _, status = os.waitpid(pid, 0)
-    return os.WIFSIGNALED(status)
+    end = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    assert end != signal.SIGALRM, (
+        f"the forked process did not end within {PATIENCE} s: it waits for a thread it has not"
+    )
+    return end is not None
 
 
 def leftovers(folder: Path) -> list[Path]:
